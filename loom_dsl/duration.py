@@ -1,0 +1,36 @@
+"""Durations as people write them: ``500ms``, ``90s``, ``5m``, ``4h``, ``1d``."""
+
+import re
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+LONGEST = 10 * 365 * 86400.0
+"""Ten years, in seconds: what the engine's timers can carry without doubt."""
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration such as ``90s`` or ``1h30m`` as seconds.
+
+    Raises:
+        ValueError: The text is not a duration, or is over ten years.
+    """
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration; write a number and a unit, such as 500ms, 90s, 5m, 4h or 1d")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than ten years")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds in the form that `parse_duration` reads, to the millisecond."""
+    left = round(seconds * 1000)
+    if left == 0:
+        return "0s"
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

@@ -1,0 +1,284 @@
+"""Every error that Loom raises on purpose.
+
+    LoomError
+    ├── UserError                     a mistake that its author can correct (exit code 2)
+    │   ├── DocumentError             a YAML document is not what it should be; carries diagnostics
+    │   ├── ExpressionError           an expression does not compile, or fails when evaluated
+    │   ├── ToolDeclarationError      a function cannot be made into a tool
+    │   ├── NotFoundError             no such job, approval, session or file
+    │   ├── ConflictError             the id is taken, the session is busy, the decision was made
+    │   └── ConfigurationError        a setting, an address or a credential is missing or wrong
+    ├── ToolError                     told to the model as a tool result
+    │   ├── ToolNotFound
+    │   ├── ToolUnavailable
+    │   ├── ToolValidationError
+    │   ├── ToolTimeout
+    │   └── OutcomeUnknown            it is not known whether the effect happened
+    ├── PermissionDenied              told to the model as a tool result
+    ├── ModelError
+    │   ├── ModelRateLimit            carries retry_after
+    │   ├── ContextLengthExceeded
+    │   ├── ModelUnavailable          the provider cannot be reached, or answers 5xx
+    │   ├── ModelProtocolError        the provider's answer cannot be understood
+    │   └── ModelRequestRefused       the request is wrong, or the credential is (not retryable)
+    ├── Aborted                       somebody ended the job
+    ├── LimitReached                  a limit of the run ended it
+    ├── PlanError                     a plan does what the engine cannot carry
+    └── StoreError
+        ├── StoreLocked
+        ├── StoreReadOnly
+        ├── StoreTooNew
+        ├── StoreMissing
+        └── BlobMissing
+
+A class's docstring is its default message. `code` is stable: it is the type of the Temporal
+ApplicationError, the code of a tool result and the word that `catch:` matches.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class LoomError(Exception):
+    """Something went wrong in Loom."""
+
+    code: ClassVar[str] = "loom_error"
+    retryable: ClassVar[bool] = False
+    """Whether the engine should try the same activity again."""
+    recoverable: ClassVar[bool] = False
+    """Whether a model may try the same call again in another form (mission C2)."""
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or (self.__doc__ or self.code).strip().splitlines()[0]
+        super().__init__(self.message)
+
+
+class UserError(LoomError):
+    """The request cannot be carried out as it stands."""
+
+    code = "user_error"
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding in a document.
+
+    Attributes:
+        code: Stable code, such as ``L002``.
+        message: What is wrong.
+        file: Name of the document as the user gave it.
+        line: 1-based line, or None when the finding has no place.
+        column: 1-based column, or None.
+        fix: What to do about it.
+    """
+
+    code: str
+    message: str
+    file: str = ""
+    line: int | None = None
+    column: int | None = None
+    fix: str = ""
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part not in ("", None))
+        text = f"{place}: {self.code} {self.message}" if place else f"{self.code} {self.message}"
+        return f"{text} ({self.fix})" if self.fix else text
+
+
+class DocumentError(UserError):
+    """The document is not valid."""
+
+    code = "invalid_document"
+
+    def __init__(self, diagnostics: list[Diagnostic] | str) -> None:
+        found = [Diagnostic("L001", diagnostics)] if isinstance(diagnostics, str) else list(diagnostics)
+        self.diagnostics = found
+        super().__init__("\n".join(str(d) for d in found))
+
+
+class ExpressionError(UserError):
+    """The expression is not valid."""
+
+    code = "expression_error"
+
+    def __init__(self, message: str, column: int | None = None) -> None:
+        self.column = column
+        super().__init__(message)
+
+
+class ToolDeclarationError(UserError):
+    """The function cannot be used as a tool."""
+
+    code = "tool_declaration"
+
+
+class NotFoundError(UserError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class ConflictError(UserError):
+    """The request conflicts with what is already there."""
+
+    code = "conflict"
+
+
+class ConfigurationError(UserError):
+    """A setting is missing or wrong."""
+
+    code = "configuration"
+
+
+class ToolError(LoomError):
+    """The tool failed."""
+
+    code = "tool_error"
+
+
+class ToolNotFound(ToolError):
+    """There is no tool of that name."""
+
+    code = "tool_not_found"
+
+
+class ToolUnavailable(ToolError):
+    """The tool is not available now."""
+
+    code = "tool_unavailable"
+
+
+class ToolValidationError(ToolError):
+    """The arguments do not fit the tool's schema."""
+
+    code = "validation_error"
+    recoverable = True
+
+
+class ToolTimeout(ToolError):
+    """The tool took longer than its timeout."""
+
+    code = "timeout"
+    recoverable = True
+
+
+class OutcomeUnknown(ToolError):
+    """It is not known whether the effect happened: a worker stopped while the tool ran."""
+
+    code = "outcome_unknown"
+
+
+class PermissionDenied(LoomError):
+    """The policy does not allow this call."""
+
+    code = "permission_denied"
+
+
+class ModelError(LoomError):
+    """The model call failed."""
+
+    code = "model_error"
+    retryable = True
+
+
+class ModelRateLimit(ModelError):
+    """The provider asks to slow down."""
+
+    code = "rate_limit"
+
+    def __init__(self, message: str | None = None, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class ContextLengthExceeded(ModelError):
+    """The conversation is longer than the model's context window."""
+
+    code = "context_length"
+    retryable = False
+
+
+class ModelUnavailable(ModelError):
+    """The model's endpoint cannot be reached or is failing."""
+
+    code = "model_unavailable"
+
+    def __init__(self, message: str | None = None, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class ModelProtocolError(ModelError):
+    """The model's answer cannot be understood."""
+
+    code = "model_protocol"
+
+
+class ModelRequestRefused(ModelError):
+    """The provider refuses the request as it is."""
+
+    code = "model_refused"
+    retryable = False
+
+
+class Aborted(LoomError):
+    """The job was aborted."""
+
+    code = "aborted"
+
+
+class LimitReached(LoomError):
+    """A limit of the run was reached."""
+
+    code = "limit_reached"
+
+
+class PlanError(LoomError):
+    """The plan asks for something that the engine cannot carry."""
+
+    code = "plan_error"
+
+
+class StoreError(LoomError):
+    """The store failed."""
+
+    code = "store_error"
+    retryable = True
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store's write lock for too long."""
+
+    code = "store_locked"
+
+
+class StoreReadOnly(StoreError):
+    """The store's file cannot be written."""
+
+    code = "store_read_only"
+    retryable = False
+    exit_code = 2
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer release of Loom. Upgrade Loom, or point LOOM_STORE at another file."""
+
+    code = "store_too_new"
+    retryable = False
+    exit_code = 2
+
+
+class StoreMissing(StoreError):
+    """There is no store at that place."""
+
+    code = "store_missing"
+    retryable = False
+    exit_code = 2
+
+
+class BlobMissing(StoreError):
+    """The store does not hold that content."""
+
+    code = "blob_missing"
