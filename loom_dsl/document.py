@@ -1,0 +1,272 @@
+"""YAML documents as plain JSON data, with the place of every value.
+
+Only what JSON can say is read: no dates, no octal numbers, no ``yes`` for true, no tags. Anything
+else that looks like a scalar is text. Every complaint is a `Diagnostic` with file, line and column.
+
+Codes: L001 syntax · L002 unknown field · L003 missing field · L004 wrong type or value ·
+L005 duplicate key · L006 version or kind · L007 size, encoding or depth · L008 environment reference.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel
+
+from loom_dsl.canonical import Json
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.validation import model_findings, shown, suggest, type_name
+from loom_dsl.yaml_nodes import DEEPEST, MOST_NODES, Expansion, Node, Path, Place, refuse
+
+LARGEST_DOCUMENT = 1_000_000
+"""Bytes of a document."""
+VERSION = 1
+"""The version of the schema that `loom:` names."""
+KINDS = ("agent", "graph", "fake-model")
+
+_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it was read.
+
+    Attributes:
+        data: The content: None, bool, int, float, str, list and dict with string keys.
+        source: The document's name as the user gave it.
+    """
+
+    data: Json
+    source: str
+    _values: Mapping[Path, Place] = field(repr=False)
+    _keys: Mapping[Path, Place] = field(repr=False)
+
+    def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+        """Give line and column (both from 1) of the value at a path, or of its key.
+
+        What is not in the document has the place of the innermost thing around it.
+        """
+        at = tuple(path)
+        while at and at not in self._values:
+            at, key = at[:-1], False
+        if key and at in self._keys:
+            return self._keys[at]
+        return self._values.get(at, (1, 1))
+
+    def at(self, path: Sequence[str | int]) -> Json:
+        """Give the value at a path.
+
+        Raises:
+            KeyError: There is none.
+        """
+        value = self.data
+        for part in path:
+            inside = isinstance(value, dict) and part in value
+            if not inside and not (isinstance(value, list) and isinstance(part, int) and -1 < part < len(value)):
+                raise KeyError(part)
+            value = value[part]
+        return value
+
+    def diagnostic(
+        self, code: str, message: str, path: Sequence[str | int] = (), *, fix: str = "", key: bool = False
+    ) -> Diagnostic:
+        """Make a finding about the value (or the key) at a path."""
+        line, column = self.position(path, key=key)
+        return Diagnostic(code, message, self.source, line, column, fix)
+
+
+def load_document(text: str | bytes, source: str, *, kinds: Sequence[str] = KINDS) -> Document:
+    """Read a Loom document: a mapping that starts with ``loom: 1`` and a `kind`.
+
+    Args:
+        text: The document's content; bytes are taken as UTF-8.
+        source: The name to use in messages, such as the file's path.
+        kinds: What `kind` may be.
+
+    Raises:
+        DocumentError: It is not YAML, not JSON data, too large, or not such a document.
+    """
+    document = load_yaml(text, source)
+    findings = list(_header_findings(document, kinds))
+    if findings:
+        raise DocumentError(findings)
+    return document
+
+
+def load_yaml(text: str | bytes, source: str) -> Document:
+    """Read YAML whose top level is a mapping, with any fields.
+
+    Raises:
+        DocumentError: It is not YAML, not JSON data, too large, or not a mapping.
+    """
+    tree = _Reader(_decode(text, source), source).read()
+    expansion = Expansion(source)
+    data = expansion.value(tree, ())
+    if not isinstance(data, dict):
+        what = "empty" if data is None else f"a {type_name(data)}"
+        refuse("L001", f"the document is {what}, not a mapping", source, tree.place, "write `field: value` lines")
+    return Document(data, source, expansion.values, expansion.keys)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate_model(document: Document, model: type[Model], data: Json = None) -> Model:
+    """Make the typed form of a document.
+
+    `loom` and `kind` are left out unless they are fields of the model. `data` is checked in place of
+    the document's own, with the document's places: the same content with references resolved. Messages
+    quote the document as it was written, so that a resolved value does not show.
+
+    Raises:
+        DocumentError: A field is unknown, missing or wrong; all findings at once.
+    """
+    found = document.data if data is None else data
+    content = {key: value for key, value in found.items() if key not in ("loom", "kind") or key in model.model_fields}
+    validated, findings = model_findings(document, model, content)
+    if validated is None:
+        raise DocumentError(findings)
+    return validated
+
+
+def _header_findings(document: Document, kinds: Sequence[str]) -> Iterable[Diagnostic]:
+    data = document.data
+    if "loom" not in data:
+        yield document.diagnostic("L006", "missing `loom: 1`", fix="start the document with `loom: 1`")
+    elif data["loom"] is True or data["loom"] != VERSION:
+        yield document.diagnostic(
+            "L006",
+            f"unknown version {shown(data['loom'])} of the document",
+            ("loom",),
+            fix=f"this release reads `loom: {VERSION}`; upgrade Loom if the document is newer",
+        )
+    expected = " or ".join(f"`kind: {kind}`" for kind in kinds)
+    if "kind" not in data:
+        yield document.diagnostic("L006", "missing `kind`", fix=f"write {expected}")
+    elif data["kind"] not in kinds:
+        hint = suggest(data["kind"], kinds) if isinstance(data["kind"], str) else ""
+        yield document.diagnostic(
+            "L006", f"unknown kind {shown(data['kind'])}", ("kind",), fix=hint or f"write {expected}"
+        )
+
+
+def _decode(text: str | bytes, source: str) -> str:
+    size = len(text)
+    if isinstance(text, bytes):
+        if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+            refuse("L007", "the document is UTF-16", source, None, "save it as UTF-8")
+        try:
+            text = text.decode("utf-8") if size <= LARGEST_DOCUMENT else ""
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start]
+            line = before.count(b"\n") + 1
+            column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+            byte = error.object[error.start]
+            refuse("L007", f"byte 0x{byte:02x} is not UTF-8", source, (line, column), "save the document as UTF-8")
+    elif size <= LARGEST_DOCUMENT:
+        size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_DOCUMENT:
+        refuse(
+            "L007",
+            f"the document has over {LARGEST_DOCUMENT:,} bytes",
+            source,
+            None,
+            "split it, or keep long texts in files that tools read",
+        )
+    return text.removeprefix("\ufeff")
+
+
+class _Reader:
+    """Builds nodes from the parser's events, one by one, so that no limit is checked too late."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+        self._events = self._parse()
+        self._anchors: dict[str, Node] = {}
+        self._count = 0
+
+    def read(self) -> Node:
+        next(self._events)  # the start of the stream
+        event = next(self._events)
+        if type(event).__name__ == "StreamEndEvent":
+            return Node("scalar", (1, 1), plain=True)
+        tree = self._node(next(self._events), 0)
+        next(self._events)  # the end of the document
+        event = next(self._events)
+        if type(event).__name__ != "StreamEndEvent":
+            self._refuse("L001", "a second document starts here", event, "keep one document in a file")
+        return tree
+
+    def _parse(self) -> Iterator[Any]:
+        from ruamel.yaml import YAML  # costs 50 ms; only those who read documents pay
+        from ruamel.yaml.error import MarkedYAMLError
+
+        try:
+            yield from YAML(typ="safe", pure=True).parse(io.StringIO(self._text))
+        except DocumentError:
+            raise
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = (mark.line + 1, mark.column + 1) if mark else None
+            problem = error.problem or "this is not YAML"
+            if "'\\t'" in problem:
+                refuse("L001", "a tab is used for indentation", self._source, place, "indent with spaces")
+            context = f" {error.context}" if error.context else ""
+            refuse("L001", f"{problem}{context}", self._source, place, _advice(problem))
+        except (
+            Exception
+        ) as error:  # the parser is not free of slips on hostile input; the caller gets one kind of error
+            offset = getattr(error, "position", None)
+            place = self._place_of_offset(offset) if isinstance(offset, int) else None
+            reason = getattr(error, "reason", None) or type(error).__name__
+            refuse("L001", f"the document cannot be read as YAML: {reason}", self._source, place)
+
+    def _place_of_offset(self, offset: int) -> Place:
+        before = self._text[:offset]
+        return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+    def _refuse(self, code: str, message: str, event: Any, fix: str = "") -> NoReturn:
+        mark = event.start_mark
+        refuse(code, message, self._source, (mark.line + 1, mark.column + 1), fix)
+
+    def _node(self, event: Any, depth: int) -> Node:
+        name = type(event).__name__
+        self._count += 1
+        if self._count > 2 * MOST_NODES:  # keys are nodes here, but not values of the document
+            self._refuse("L007", f"the document has over {MOST_NODES:,} values", event, "split the document")
+        if depth > DEEPEST:
+            self._refuse("L007", f"the document is nested deeper than {DEEPEST} levels", event, "flatten it")
+        if name == "AliasEvent":
+            if event.anchor not in self._anchors:
+                self._refuse("L001", f"there is no anchor `&{event.anchor}` before this alias", event)
+            return self._anchors[event.anchor]
+        tag = None if event.tag is None else str(event.tag)
+        if tag not in _TAGS:
+            self._refuse("L001", f"the tag `{tag}` is not allowed", event, "write the plain value")
+        node = Node(name.removesuffix("Event"), (event.start_mark.line + 1, event.start_mark.column + 1))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._fill(node, event, depth)
+        return node
+
+    def _fill(self, node: Node, event: Any, depth: int) -> None:
+        if node.kind == "Scalar":
+            node.kind, node.text, node.plain = "scalar", event.value, bool(event.implicit[0]) and event.tag is None
+        elif node.kind == "SequenceStart":
+            node.kind = "list"
+            while type(item := next(self._events)).__name__ != "SequenceEndEvent":
+                node.items.append(self._node(item, depth + 1))
+        else:
+            node.kind = "mapping"
+            while type(key := next(self._events)).__name__ != "MappingEndEvent":
+                node.pairs.append((self._node(key, depth + 1), self._node(next(self._events), depth + 1)))
+
+
+def _advice(problem: str) -> str:
+    if "mapping values are not allowed" in problem:
+        return "quote a text that holds `: `"
+    if "cannot start any token" in problem:
+        return "quote a text that starts with this character"
+    return "check quotes, brackets and indentation"

@@ -1,0 +1,133 @@
+"""What a typed model finds wrong with a document, said with places and near names."""
+
+import difflib
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from loom_dsl.canonical import Json
+from loom_dsl.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from loom_dsl.document import Document
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def suggest(word: str, candidates: Iterable[str]) -> str:
+    """Say ``did you mean `x`?`` when a candidate is near to the word, else nothing."""
+    near = difflib.get_close_matches(word, sorted(candidates), n=1, cutoff=0.6)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def type_name(value: Json) -> str:
+    """Name a JSON value's type for people."""
+    names = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "mapping"}
+    return names.get(type(value), "null")
+
+
+def shown(value: Json) -> str:
+    """Quote a value in a message, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def model_findings(
+    document: "Document", model: type[Model], content: Mapping[str, Json]
+) -> tuple[Model | None, list[Diagnostic]]:
+    """Check content against a model: the model's instance, or everything that is wrong with it, in document order."""
+    try:
+        return model.model_validate(content), []
+    except ValidationError as error:
+        found = {_finding(document, model, detail) for detail in error.errors(include_url=False)}
+    return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
+
+
+def _finding(document: "Document", model: type[BaseModel], detail: ErrorDetails) -> Diagnostic:
+    kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
+    name = _dotted(path)
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        hint = suggest(str(path[-1]), fields_at(model, path[:-1]))
+        message = f"unknown field `{path[-1]}`" + (f"; {hint}" if hint else "")
+        known = ", ".join(sorted(fields_at(model, path[:-1])))
+        fix = "" if hint or not known else f"known fields: {known}"
+        return document.diagnostic("L002", message, path, fix=fix, key=True)
+    if kind == "missing":
+        owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
+        return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if kind not in ("value_error", "assertion_error"):
+        message = message[:1].lower() + message[1:].replace("Input should", "it should").replace("String", "text")
+        message = message.removeprefix("input ")
+        message = f"{message}, not {_quoted(document, path)}"
+    return document.diagnostic("L004", f"`{name}`: {message}" if name else message, path)
+
+
+def _quoted(document: "Document", path: Sequence[str | int]) -> str:
+    try:
+        value = document.at(path)
+    except KeyError:
+        return "missing"
+    return f"a {type_name(value)}" if isinstance(value, dict | list) else shown(value)
+
+
+def _document_path(document: "Document", location: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
+    """Leave out what pydantic adds to a location: the tags and names of a union's members."""
+    path: tuple[str | int, ...] = ()
+    last = len(location) - 1
+    for index, part in enumerate(location):
+        try:
+            value = document.at((*path, part))
+        except KeyError:
+            if not (index == last and kind == "missing"):
+                continue
+        else:
+            if index < last and not isinstance(value, dict | list):
+                continue  # a member's name that happens to be a field's name too
+        path = (*path, part)
+    return path
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
+    """Name the fields that a model knows at a path; of all members where it is a union."""
+    annotations: list[Any] = [model]
+    for part in path:
+        annotations = [inner for outer in annotations for inner in _inside(outer, part)]
+    return {alias for found in annotations for member in _members(found) for alias in _names(member)}
+
+
+def _names(member: Any) -> Iterator[str]:
+    if isinstance(member, type) and issubclass(member, BaseModel):
+        for name, info in member.model_fields.items():
+            yield info.alias or name
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    else:
+        yield annotation
+
+
+def _inside(annotation: Any, part: str | int) -> Iterator[Any]:
+    for member in _members(annotation):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            for name, info in member.model_fields.items():
+                if part in (name, info.alias):
+                    yield info.annotation
+        elif get_args(member):
+            yield get_args(member)[-2 if get_args(member)[-1] is ... else -1]
