@@ -1,0 +1,1 @@
+"""The calling side: Python client, command line, development server."""
