@@ -7,6 +7,8 @@
     │   ├── ToolDeclarationError      a function cannot be made into a tool
     │   ├── NotFoundError             no such job, approval, session or file
     │   ├── ConflictError             the id is taken, the session is busy, the decision was made
+    │   │   ├── SessionBusy           another job writes in the session
+    │   │   └── JobExists             the job id stands for another job
     │   └── ConfigurationError        a setting, an address or a credential is missing or wrong
     ├── ToolError                     told to the model as a tool result
     │   ├── ToolNotFound
@@ -24,6 +26,7 @@
     ├── Aborted                       somebody ended the job
     ├── LimitReached                  a limit of the run ended it
     ├── PlanError                     a plan does what the engine cannot carry
+    ├── IllegalTransition             a run's state cannot follow the one it has (a fault in Loom)
     └── StoreError
         ├── StoreLocked
         ├── StoreReadOnly
@@ -124,6 +127,18 @@ class ConflictError(UserError):
     """The request conflicts with what is already there."""
 
     code = "conflict"
+
+
+class SessionBusy(ConflictError):
+    """Another job writes in this session."""
+
+    code = "session_busy"
+
+
+class JobExists(ConflictError):
+    """The job id stands for another job."""
+
+    code = "job_exists"
 
 
 class ConfigurationError(UserError):
@@ -239,6 +254,12 @@ class PlanError(LoomError):
     """The plan asks for something that the engine cannot carry."""
 
     code = "plan_error"
+
+
+class IllegalTransition(LoomError):
+    """The state of a run cannot change in this way."""
+
+    code = "illegal_transition"
 
 
 class StoreError(LoomError):
