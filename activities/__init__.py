@@ -1,0 +1,1 @@
+"""Side effects: models, tools and the store, called by workflows by name."""
