@@ -1,0 +1,256 @@
+"""What a tool is: a function, what it asks for, and what it promises about its effects."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+from pydantic import BaseModel
+
+from loom_dsl.errors import ToolDeclarationError
+from loom_dsl.tool_arguments import check_arguments, parse_object
+from loom_dsl.tool_schema import clean_schema, declare, parse_docstring, place
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DERIVED: Any = None
+"""Stands for a promise that follows from `read_only` when it is not given."""
+
+
+class Risk(StrEnum):
+    """How much a call can do, for the people who write policies."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+def _say_nothing(text: str) -> None:
+    """Drop a progress line: nobody listens."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """What a tool may know about the call it serves. A function gets it through a parameter annotated with this class.
+
+    Attributes:
+        working_dir: The directory that file tools are confined to.
+        job: Id of the job.
+        turn: Number of the turn.
+        call_id: The model's id of this call.
+        idempotency_key: The same for every attempt of this call; hand it to services that can use one.
+        progress: Tells the watchers a line of partial output; the model does not see it.
+        cancelled: Whether somebody ended the job; long work asks now and then and stops.
+    """
+
+    working_dir: Path
+    job: str = ""
+    turn: int = 0
+    call_id: str = ""
+    idempotency_key: str = ""
+    progress: Callable[[str], None] = _say_nothing
+    cancelled: Callable[[], bool] = _never
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciliation:
+    """What a tool found out about an earlier attempt whose end nobody saw.
+
+    Attributes:
+        outcome: Whether the effect is there. `unknown` when the world does not tell.
+        result: What the call would have returned, when it happened.
+    """
+
+    outcome: Literal["happened", "not_happened", "unknown"]
+    result: Any = None
+
+
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A function that a model may call, with its promises.
+
+    Attributes:
+        name: What the model calls it.
+        description: What the model is told about it.
+        parameters: JSON schema of the arguments object.
+        function: Called with keyword arguments after validation; a sync one runs in a thread.
+        arguments: The pydantic model that validates; None: `parameters` does.
+        read_only: It changes nothing.
+        concurrency_safe: Consecutive calls may run at the same time. Default: `read_only`.
+        concurrency_key: Names what a call touches; only calls with the same key wait for each other. None: all do.
+        idempotent: Running it twice with the same arguments is the same as once. Default: `read_only`.
+        quick: It always ends well under half a second and only reads, so it may run as a local activity.
+        timeout: Seconds that one call may take.
+        risk: Default: low when it only reads, else medium.
+        summarise: One line about a call, for an approver.
+        preview: What a call would do, such as a diff, for an approver.
+        reconcile: Finds out whether an earlier attempt took effect.
+        compensate: Takes an effect back, given the arguments and the result.
+        is_available: Whether it can be called now.
+        requires_runtime: It needs the run's runtime data.
+        path_arguments: Arguments that hold paths relative to the working directory; rules match on them.
+        recursive: Its paths are directories of which it touches the whole tree.
+        context_parameters: Parameters of the function that get the `ToolContext`.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    function: Callable[..., Any]
+    arguments: type[BaseModel] | None = None
+    read_only: bool = False
+    concurrency_safe: bool = _DERIVED
+    concurrency_key: Callable[[Arguments], str | None] | None = None
+    idempotent: bool = _DERIVED
+    quick: bool = False
+    timeout: float = 120.0
+    risk: Risk = _DERIVED
+    summarise: Callable[[Arguments], str] | None = None
+    preview: Callable[[Arguments, ToolContext], str] | None = None
+    reconcile: Callable[[Arguments, ToolContext], Reconciliation] | None = None
+    compensate: Callable[[Arguments, Any, ToolContext], Any] | None = None
+    is_available: Callable[[], bool] | None = None
+    requires_runtime: bool = False
+    path_arguments: tuple[str, ...] = ()
+    recursive: bool = False
+    context_parameters: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        derived = {
+            "concurrency_safe": self.read_only,
+            "idempotent": self.read_only,
+            "risk": Risk.LOW if self.read_only else Risk.MEDIUM,
+        }
+        for name, value in derived.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ToolDeclarationError(
+                f"{self.name!r} is not a name for a tool; use 1 to 64 letters, digits, '_' and '-', "
+                f"for example tool(name='look_up')({place(self.function)})"
+            )
+        if not self.timeout > 0:
+            raise ToolDeclarationError(f"tool {self.name}: timeout is {self.timeout}; give seconds greater than 0")
+        if self.quick and not self.read_only:
+            raise ToolDeclarationError(
+                f"tool {self.name} is declared quick but not read_only; only a tool that changes nothing may be quick"
+            )
+        known = self.parameters.get("properties", {})
+        for name in self.path_arguments:
+            if name not in known:
+                raise ToolDeclarationError(
+                    f"tool {self.name}: path_arguments names {name!r}, which is not a parameter; it has {sorted(known)}"
+                )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, so that a decorated function stays testable as one."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function must be awaited rather than run in a thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Turn validated JSON arguments into the keyword arguments of the function.
+
+        Raises:
+            ToolValidationError: The arguments do not fit (they were not validated, or the tool has changed).
+        """
+        keywords = check_arguments(self.name, self.arguments, self.parameters, dict(arguments)).keywords
+        return keywords | dict.fromkeys(self.context_parameters, context)
+
+
+def validate_arguments(tool: Tool, raw: str | Mapping[str, Any]) -> Arguments:
+    """Check what a model sent as arguments and write it in its full, canonical form.
+
+    Types are JSON types, taken strictly: "5" is not a number. An integer will do where a number is asked for. Text
+    around the object is repaired only when one reading is possible: nothing at all or `null` for no arguments, a code
+    fence, an object inside a JSON string.
+
+    Args:
+        tool: The tool that is called.
+        raw: JSON text from the model, or an object that was edited by an approver.
+
+    Returns:
+        A JSON object with every default filled in, so that what is approved is what runs.
+
+    Raises:
+        ToolValidationError: Says which argument is wrong, what is expected and what came.
+    """
+    return check_arguments(tool.name, tool.arguments, tool.parameters, parse_object(tool.name, raw)).canonical
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `tool` may be told about a function; the meaning is that of `Tool`'s attributes."""
+
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    read_only: bool
+    concurrency_safe: bool
+    concurrency_key: Callable[[Arguments], str | None]
+    idempotent: bool
+    quick: bool
+    timeout: float
+    risk: Risk
+    summarise: Callable[[Arguments], str]
+    preview: Callable[[Arguments, ToolContext], str]
+    reconcile: Callable[[Arguments, ToolContext], Reconciliation]
+    compensate: Callable[[Arguments, Any, ToolContext], Any]
+    is_available: Callable[[], bool]
+    requires_runtime: bool
+    path_arguments: tuple[str, ...]
+    recursive: bool
+
+
+@overload
+def tool(function: "Callable[..., Any] | Tool", /, **options: Unpack[ToolOptions]) -> Tool: ...
+@overload
+def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | Tool | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of an annotated function: as a decorator, with or without options, or called on a function.
+
+    The schema comes from the signature, the descriptions from the docstring (Google style, `Args:`).
+
+    Raises:
+        ToolDeclarationError: A parameter has no annotation or one that JSON cannot carry; names the function, the
+            parameter, the file and the line.
+    """
+    if function is None:
+        return lambda given: _build(given, options)
+    if isinstance(function, Tool):
+        if options:
+            raise ToolDeclarationError(f"{function.name} is a tool already; give the options where it is declared")
+        return function
+    return _build(function, options)
+
+
+def _build(function: Callable[..., Any], options: ToolOptions) -> Tool:
+    given: dict[str, Any] = dict(options)
+    model = given.pop("arguments", None)
+    declared = declare(function, ToolContext, model)
+    text = parse_docstring(inspect.getdoc(function) or "").description
+    return Tool(
+        name=given.pop("name", None) or getattr(function, "__name__", ""),
+        description=given.pop("description", None) or text,
+        parameters=clean_schema(declared.model.model_json_schema(by_alias=True)),
+        function=function,
+        arguments=declared.model,
+        context_parameters=declared.context_parameters,
+        **given,
+    )
