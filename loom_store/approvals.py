@@ -1,0 +1,93 @@
+"""Approvals as lists show them. The truth is the job's own state; these rows follow it."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import bindparam, insert, select, update
+
+from loom_dsl.canonical import canonical_json
+from loom_dsl.errors import NotFoundError
+from loom_store.packing import pack_text, unpack_text
+from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
+from loom_store.scope import Scope
+from loom_store.tables import approvals, jobs
+
+_SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
+_BY_ID = _SELECT.where(approvals.c.id == bindparam("approval"))
+_ADD = insert(approvals)
+_CHANGE = update(approvals).where(approvals.c.id == bindparam("approval")).values(body=bindparam("new_body"))
+_DECIDE = (
+    update(approvals)
+    .where(approvals.c.id == bindparam("approval"))
+    .values(status=bindparam("new_status"), decision=bindparam("new_decision"))
+)
+
+
+class Approvals(Scope):
+    """The part of a transaction that deals with approvals."""
+
+    def upsert_approval(self, row: ApprovalRow) -> None:
+        """Write a request, or write it anew while it is pending. A decided one stays as it was decided."""
+        found = self._execute(_BY_ID, {"approval": row.id}).first()
+        if found is not None and found.status != "pending":
+            return
+        created_at = to_millis(row.created_at)
+        body = asdict(row)
+        body["created_at"] = from_millis(created_at)
+        body["expires_at"] = None if row.expires_at is None else from_millis(to_millis(row.expires_at))
+        del body["id"], body["job"]
+        packed = pack_text(canonical_json(body))
+        if found is not None:
+            self._execute(_CHANGE, {"approval": row.id, "new_body": packed})
+            return
+        values = {
+            "id": row.id,
+            "job": self._job_id(row.job),
+            "status": "pending",
+            "created_at": created_at,
+            "body": packed,
+        }
+        self._execute(_ADD, values)
+
+    def decide_approval(
+        self, id: str, status: str, choice: str | None = None, by: str = "", at: Moment | None = None, message: str = ""
+    ) -> bool:
+        """Write down how an approval ended (``approved``, ``rejected``, ``expired``, …). The first outcome stays.
+
+        Returns:
+            True when this call wrote it.
+
+        Raises:
+            NotFoundError: There is no such approval.
+        """
+        found = self._execute(_BY_ID, {"approval": id}).first()
+        if found is None:
+            raise NotFoundError(f"there is no approval {id!r} in this store")
+        if found.status != "pending":
+            return False
+        decided_at = from_millis(self._millis() if at is None else to_millis(at))
+        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message})
+        self._execute(_DECIDE, {"approval": id, "new_status": status, "new_decision": pack_text(decision)})
+        return True
+
+    def approvals(self, status: str | None = None, job: str | None = None) -> list[dict[str, Any]]:
+        """List approvals, the oldest first, with the keys of `ApprovalRow`, status, choice, by, at and message."""
+        query = _SELECT.order_by(approvals.c.created_at, approvals.c.id)
+        if status is not None:
+            query = query.where(approvals.c.status == status)
+        if job is not None:
+            query = query.where(jobs.c.name == job)
+        return [_shown(row) for row in self._execute(query)]
+
+    def approval(self, id: str) -> dict[str, Any] | None:
+        """Give one approval as `approvals` does, or None."""
+        row = self._execute(_BY_ID, {"approval": id}).first()
+        return None if row is None else _shown(row)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    undecided = {"choice": None, "by": None, "at": None, "message": None}
+    decision = undecided if row.decision is None else json.loads(unpack_text(row.decision))
+    request: dict[str, Any] = json.loads(unpack_text(row.body))
+    return {"id": row.id, "job": row.name, "status": row.status, **request, **decision}

@@ -1,0 +1,147 @@
+"""The ledger of effects: the intent is written before a tool runs, the outcome after it."""
+
+from typing import Any, Final, get_args
+
+from sqlalchemy import bindparam, insert, select, update
+
+from loom_dsl.errors import ConflictError, NotFoundError
+from loom_store.blobs import Blobs, raw_digest
+from loom_store.packing import pack_text, unpack_text
+from loom_store.rows import Effect, EffectStatus, from_millis
+from loom_store.scope import full_key, key_hash, shorten_key, storable
+from loom_store.tables import effects, jobs
+
+_COLUMNS: Final = (effects, jobs.c.name)
+_BY_KEY = select(*_COLUMNS).join(jobs, jobs.c.id == effects.c.job).where(effects.c.key_hash == bindparam("hash"))
+_BY_JOB = (
+    select(*_COLUMNS)
+    .join(jobs, jobs.c.id == effects.c.job)
+    .where(effects.c.job == bindparam("job_id"))
+    .order_by(effects.c.id)
+)
+_ADD = insert(effects)
+_SETTLE = (
+    update(effects)
+    .where(effects.c.id == bindparam("effect_id"))
+    .values({name: bindparam("new_" + name) for name in ("status", "result", "note", "settled_at")})
+)
+
+# From a status to those that may follow it. An outcome once known stays; an unknown one may become known.
+_MAY_BECOME: Final[dict[EffectStatus, frozenset[EffectStatus]]] = {
+    "pending": frozenset({"settled", "failed", "unknown", "cancelled"}),
+    "unknown": frozenset({"settled", "failed", "cancelled"}),
+    "settled": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
+
+
+class Effects(Blobs):
+    """The part of a transaction that deals with effects."""
+
+    def begin_effect(self, key: str, *, job: str, turn: int, call_id: str, tool: str, arguments_digest: str) -> Effect:
+        """Write down that a tool is about to run, or find that it was written down before.
+
+        Returns:
+            The effect. Its `created` says whether to run the tool: when False, look at its status.
+
+        Raises:
+            ConflictError: The key stands for a call of another tool or with other arguments.
+        """
+        found = self._find_effect(key)
+        if found is not None:
+            effect = _effect(found)
+            if (effect.tool, effect.arguments_digest) != (storable(tool), arguments_digest):
+                raise ConflictError(
+                    f"the effect key {key!r} stands for {effect.tool} with arguments {effect.arguments_digest[:12]}, "
+                    f"not for {tool} with {arguments_digest[:12]}; give every call a key of its own"
+                )
+            return effect
+        begun_at = self._millis()
+        row = {
+            "key_hash": key_hash(storable(key)),
+            "key": shorten_key(storable(key), job),
+            "job": self._job_id(job),
+            "turn": turn,
+            "call_id": storable(call_id),
+            "tool": storable(tool),
+            "arguments": raw_digest(arguments_digest),
+            "status": "pending",
+            "begun_at": begun_at,
+        }
+        self._execute(_ADD, row)
+        return Effect(
+            key=storable(key),
+            job=job,
+            turn=turn,
+            call_id=storable(call_id),
+            tool=storable(tool),
+            arguments_digest=arguments_digest,
+            status="pending",
+            result_digest=None,
+            note=None,
+            begun_at=from_millis(begun_at),
+            settled_at=None,
+            created=True,
+        )
+
+    def settle_effect(
+        self, key: str, status: EffectStatus, result_digest: str | None = None, note: str | None = None
+    ) -> None:
+        """Write down how an effect ended. The same outcome again changes nothing.
+
+        Raises:
+            NotFoundError: Nothing was begun with this key.
+            ConflictError: Another outcome is written down.
+            ValueError: That is not an outcome.
+        """
+        if status not in get_args(EffectStatus) or status == "pending":
+            raise ValueError(f"an effect ends as settled, failed, unknown or cancelled, not as {status!r}")
+        row = self._find_effect(key)
+        if row is None:
+            raise NotFoundError(f"no effect was begun with the key {key!r}")
+        now = _effect(row)
+        if (now.status, now.result_digest) == (status, result_digest):
+            return
+        if status not in _MAY_BECOME[now.status]:
+            raise ConflictError(f"the effect {key!r} is {now.status} already and cannot become {status}")
+        new = {
+            "effect_id": row.id,
+            "new_status": status,
+            "new_result": None if result_digest is None else raw_digest(result_digest),
+            "new_note": None if note is None else pack_text(note),
+            "new_settled_at": self._millis(),
+        }
+        self._execute(_SETTLE, new)
+
+    def effect(self, key: str) -> Effect | None:
+        """Give the effect of that key, if it was begun."""
+        row = self._find_effect(key)
+        return None if row is None else _effect(row)
+
+    def effects(self, job: str) -> list[Effect]:
+        """List a job's effects in the order in which they were begun."""
+        job_id = self._find_job(job)
+        return [] if job_id is None else [_effect(row) for row in self._execute(_BY_JOB, {"job_id": job_id})]
+
+    def _find_effect(self, key: str) -> Any:
+        key = storable(key)
+        # The number finds the row, the text proves it: two keys may share a number.
+        rows = self._execute(_BY_KEY, {"hash": key_hash(key)}).all()
+        return next((row for row in rows if full_key(row.key, row.name) == key), None)
+
+
+def _effect(row: Any) -> Effect:
+    return Effect(
+        key=full_key(row.key, row.name),
+        job=row.name,
+        turn=row.turn,
+        call_id=row.call_id,
+        tool=row.tool,
+        arguments_digest=row.arguments.hex(),
+        status=row.status,
+        result_digest=None if row.result is None else row.result.hex(),
+        note=None if row.note is None else unpack_text(row.note),
+        begun_at=from_millis(row.begun_at),
+        settled_at=None if row.settled_at is None else from_millis(row.settled_at),
+    )

@@ -1,0 +1,119 @@
+"""SQLite as Loom wants it: connections with their settings, and SQLite's errors as Loom's."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool, QueuePool
+
+from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreReadOnly
+from loom_store.location import Location
+
+BUSY_SECONDS: Final = 5.0
+"""How long a process waits for another one's write before it says `StoreLocked`."""
+
+# A checkpoint every 4 MB costs one commit in some hundred a few milliseconds; the log is cut back to 8 MB after it.
+_SETTINGS: Final = ("PRAGMA wal_autocheckpoint = 1000", "PRAGMA journal_size_limit = 8388608")
+
+
+def writer_engine(location: Location) -> Engine:
+    """Make the engine whose transactions take the write lock when they begin."""
+    return _engine(location, "BEGIN IMMEDIATE", [f"PRAGMA synchronous = {location.synchronous}"], NullPool)
+
+
+def reader_engine(location: Location, readers: int) -> Engine:
+    """Make the engine whose transactions read one snapshot and cannot write."""
+    return _engine(location, "BEGIN", ["PRAGMA query_only = ON"], QueuePool, pool_size=readers, max_overflow=0)
+
+
+def _engine(location: Location, begin: str, settings: list[str], pool: type[Any], **options: Any) -> Engine:
+    def connect() -> sqlite3.Connection:
+        # mode=rw: a store is created on purpose (Store.open), never by a connection that finds no file.
+        connection = sqlite3.connect(
+            f"{location.path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        for statement in (*_SETTINGS, *settings):
+            connection.execute(statement)
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)
+
+    # The driver is in autocommit, so that the kind of BEGIN is ours.
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def is_in_transaction(connection: Connection) -> bool:
+    """Say whether SQLite still has the transaction open: a full disk, for one, ends it by itself."""
+    driver = connection.connection.dbapi_connection
+    return isinstance(driver, sqlite3.Connection) and driver.in_transaction
+
+
+def store_error(error: DBAPIError | sqlite3.Error, location: Location) -> LoomError:
+    """Say in Loom's terms what SQLite complains about."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    number = (getattr(cause, "sqlite_errorcode", None) or 0) & 0xFF
+    explain = _EXPLANATIONS.get(number)
+    if explain is not None:
+        return explain(location)
+    return StoreError(f"store {location.path}: {cause}")
+
+
+def _locked(location: Location) -> LoomError:
+    return StoreLocked(
+        f"store {location.path}: another process has held the write lock for over {BUSY_SECONDS:g} s; "
+        "try again, or look for a process that hangs (loom doctor)"
+    )
+
+
+def _read_only(location: Location) -> LoomError:
+    return StoreReadOnly(
+        f"store {location.path}: the file or its directory {location.path.parent} cannot be written; "
+        "change its permissions, or point LOOM_STORE at another file"
+    )
+
+
+def _cannot_open(location: Location) -> LoomError:
+    directory = location.path.parent
+    if directory.is_dir() and not os.access(directory, os.W_OK):
+        return _read_only(location)
+    return StoreError(
+        f"store {location.path}: the file cannot be opened; is it a file, and are there free descriptors?"
+    )
+
+
+def _full(location: Location) -> LoomError:
+    return StoreError(f"store {location.path}: the disk is full; free some space, or run loom prune, and try again")
+
+
+def _not_a_store(location: Location) -> LoomError:
+    return StoreError(f"store {location.path}: this is not an SQLite database; point LOOM_STORE at another file")
+
+
+def _corrupt(location: Location) -> LoomError:
+    return StoreError(
+        f"store {location.path}: the file is damaged; keep a copy, and try: sqlite3 {location.path} .recover"
+    )
+
+
+_EXPLANATIONS: Final[dict[int, Callable[[Location], LoomError]]] = {
+    sqlite3.SQLITE_BUSY: _locked,
+    sqlite3.SQLITE_LOCKED: _locked,
+    sqlite3.SQLITE_READONLY: _read_only,
+    sqlite3.SQLITE_PERM: _read_only,
+    sqlite3.SQLITE_CANTOPEN: _cannot_open,
+    sqlite3.SQLITE_FULL: _full,
+    sqlite3.SQLITE_NOTADB: _not_a_store,
+    sqlite3.SQLITE_CORRUPT: _corrupt,
+}

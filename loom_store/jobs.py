@@ -1,0 +1,131 @@
+"""Jobs as lists show them, and the marks by which a client asks one to stop."""
+
+import json
+from typing import Any, Final
+
+from sqlalchemy import bindparam, select, update
+
+from loom_dsl.errors import JobExists, NotFoundError
+from loom_store.packing import pack_text, unpack_text
+from loom_store.rows import Moment, from_millis, to_millis
+from loom_store.scope import Scope
+from loom_store.tables import jobs, sessions
+
+_BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
+_LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+_CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
+_FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
+_ABORT = select(jobs.c.abort).where(jobs.c.name == bindparam("job_name"))
+
+_CONTENT: Final = ("session", "agent", "plan", "task", "workdir", "namespace", "task_queue")
+_TEXTS: Final = ("state", "status", "paused_by")
+_JSONS: Final = ("result", "waiting")
+
+
+class Jobs(Scope):
+    """The part of a transaction that deals with jobs."""
+
+    def create_job(  # noqa: PLR0913 - the fields of a job
+        self,
+        job: str,
+        *,
+        session: str,
+        agent: str,
+        plan: str,
+        task: str,
+        workdir: str,
+        namespace: str,
+        task_queue: str,
+        created_at: Moment,
+    ) -> bool:
+        """Write a job down. The same job again changes nothing.
+
+        Returns:
+            True when this call wrote it.
+
+        Raises:
+            JobExists: The id stands for a job with another content.
+        """
+        content = {
+            "session": session,
+            "agent": agent,
+            "plan": plan,
+            "task": pack_text(task),
+            "workdir": workdir,
+            "namespace": namespace,
+            "task_queue": task_queue,
+        }
+        found = self._execute(_BY_NAME, {"job_name": job}).first()
+        if found is not None and found.created_at is not None:
+            differs = [name for name in _CONTENT if getattr(found, name) != content[name]]
+            if differs:
+                raise JobExists(f"job {job!r} exists already with another {', '.join(differs)}; take another id")
+            return False
+        values = {**content, "created_at": to_millis(created_at), "state": "idle", "status": "running"}
+        self._execute(_CREATE.values(values), {"job_id": self._job_id(job)})
+        return True
+
+    def update_job(self, job: str, **fields: Any) -> None:
+        """Change what lists show of a job. With `ended_at`, its leases are released.
+
+        Args:
+            job: The job.
+            fields: state, status, paused_by (text or None); ended_at (a time or None); result, waiting (JSON).
+
+        Raises:
+            NotFoundError: There is no such job.
+            TypeError: There is no such field.
+        """
+        unknown = sorted(set(fields) - {*_TEXTS, *_JSONS, "ended_at"})
+        if unknown:
+            raise TypeError(f"a job has no field {', '.join(unknown)} to update")
+        found = self._execute(_BY_NAME, {"job_name": job}).first()
+        if found is None or found.created_at is None:
+            raise NotFoundError(f"there is no job {job!r} in this store")
+        values: dict[str, Any] = {name: fields[name] for name in _TEXTS if name in fields}
+        # ASCII: the columns are text, and text of a database holds no lone surrogates.
+        values |= {name: json.dumps(fields[name], allow_nan=False) for name in _JSONS if name in fields}
+        if "ended_at" in fields:
+            ended_at = fields["ended_at"]
+            values["ended_at"] = None if ended_at is None else to_millis(ended_at)
+            if ended_at is not None:
+                self._execute(_FREE, {"job_id": found.id})
+        if values:
+            self._execute(_CREATE.values(values), {"job_id": found.id})
+
+    def job(self, job: str) -> dict[str, Any] | None:
+        """Give a job's row, times as ISO 8601, or None."""
+        row = self._execute(_BY_NAME, {"job_name": job}).first()
+        return None if row is None or row.created_at is None else _shown(row)
+
+    def jobs(self, limit: int = 50, status: str | None = None) -> list[dict[str, Any]]:
+        """List jobs, the newest first."""
+        query = _LIST if status is None else _LIST.where(jobs.c.status == status)
+        return [_shown(row) for row in self._execute(query.limit(limit))]
+
+    def request_abort(self, job: str, reason: str = "", by: str = "") -> None:
+        """Leave the mark that a worker looks for between steps. The first mark stays.
+
+        It can be left before the job has a row: the mark must not depend on who is quicker.
+        """
+        if self.abort_requested(job) is None:
+            mark = json.dumps({"reason": reason, "by": by, "at": from_millis(self._millis())})
+            self._execute(_CREATE.values(abort=mark), {"job_id": self._job_id(job)})
+
+    def abort_requested(self, job: str) -> dict[str, Any] | None:
+        """Give the abort mark {reason, by, at}, or None."""
+        mark = self._scalar(_ABORT, {"job_name": job})
+        return None if mark is None else json.loads(mark)
+
+
+def _shown(row: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {"job": row.name, **{name: getattr(row, name) for name in (*_CONTENT, *_TEXTS)}}
+    shown["task"] = unpack_text(row.task)
+    shown |= {name: _loaded(getattr(row, name)) for name in (*_JSONS, "abort")}
+    shown["created_at"] = from_millis(row.created_at)
+    shown["ended_at"] = None if row.ended_at is None else from_millis(row.ended_at)
+    return shown
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,101 @@
+"""What all methods of a transaction stand on: the connection, the caches, and integers for long names."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+from sqlalchemy import Connection, Executable, bindparam, insert, select
+
+from loom_store.cache import BlobCache, EntryCache
+from loom_store.tables import jobs
+
+MIB: Final = 1024 * 1024
+
+_JOB_ID = select(jobs.c.id).where(jobs.c.name == bindparam("job_name"))
+_JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
+_NEW_JOB = insert(jobs).values(name=bindparam("name"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the transactions of one open store share."""
+
+    blobs: BlobCache = field(default_factory=lambda: BlobCache(64 * MIB))
+    entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
+    clock: Callable[[], float] = time.time
+
+
+class Scope:
+    """One transaction's means. Used on the thread that runs the transaction, and not after it."""
+
+    def __init__(self, connection: Connection, shared: Shared) -> None:
+        self._connection = connection
+        self._shared = shared
+        self._job_ids: dict[str, int] = {}
+        self._on_commit: list[Callable[[], None]] = []
+
+    def committed(self) -> None:
+        """Do what had to wait until the transaction was durable."""
+        for act in self._on_commit:
+            act()
+
+    def _after_commit(self, act: Callable[[], None]) -> None:
+        self._on_commit.append(act)
+
+    def _execute(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.execute(statement, values)
+
+    def _scalar(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.execute(statement, values).scalar()
+
+    def _millis(self) -> int:
+        return round(self._shared.clock() * 1000)
+
+    def _seconds(self) -> int:
+        return int(self._shared.clock())
+
+    def _find_job(self, name: str) -> int | None:
+        """Give the integer that stands for a job, or None when the store has never heard of it."""
+        known = self._job_ids.get(name)
+        if known is None:
+            known = self._scalar(_JOB_ID, {"job_name": name})
+            if known is not None:
+                self._job_ids[name] = known
+        return known
+
+    def _job_id(self, name: str) -> int:
+        """Give the integer that stands for a job, a new one if need be."""
+        known = self._find_job(name)
+        if known is None:
+            known = self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0]
+            self._job_ids[name] = known
+        return int(known)
+
+    def _job_name(self, job_id: int) -> str:
+        return str(self._scalar(_JOB_NAME, {"job_id": job_id}))
+
+
+def key_hash(key: str) -> int:
+    """Give the signed 64-bit number by which a key is found."""
+    return int.from_bytes(sha256(key.encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
+
+
+def shorten_key(key: str, job: str) -> str:
+    """Leave out the job's name, with which most keys begin: ``/rest``; a key that begins with / or = gets a =."""
+    if key.startswith(job + "/"):
+        return key[len(job) :]
+    return "=" + key if key[:1] in ("/", "=") else key
+
+
+def full_key(short: str, job: str) -> str:
+    """Undo `shorten_key`."""
+    if short[:1] == "/":
+        return job + short
+    return short[1:] if short[:1] == "=" else short
+
+
+def storable(text: str) -> str:
+    """Give text as a database takes it: a lone surrogate, which a model can send, is written as its escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

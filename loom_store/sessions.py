@@ -1,0 +1,133 @@
+"""Conversations: which there are, and which job may write in one."""
+
+from typing import NamedTuple
+
+from sqlalchemy import bindparam, insert, select, update
+
+from loom_dsl.errors import ConflictError, NotFoundError, SessionBusy
+from loom_store.blobs import Blobs
+from loom_store.tables import entries, jobs, sessions
+
+_FIND = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
+    sessions.c.name == bindparam("name")
+)
+_BY_ID = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
+    sessions.c.id == bindparam("session_id")
+)
+_ADD = insert(sessions)
+_LAST = select(entries.c.seq).where(entries.c.session == bindparam("session")).order_by(entries.c.seq.desc()).limit(1)
+_LEASE = update(sessions).where(sessions.c.id == bindparam("session_id")).values(lease=bindparam("job"))
+_HOLDER = select(jobs.c.name, jobs.c.ended_at).where(jobs.c.id == bindparam("job"))
+
+
+class SessionRow(NamedTuple):
+    """A session as its table holds it."""
+
+    id: int
+    parent: int | None
+    parent_end: int | None
+    lease: int | None
+
+
+class Sessions(Blobs):
+    """The part of a transaction that deals with sessions and their leases."""
+
+    def create_session(
+        self, session: str, *, job: str | None = None, parent: str | None = None, parent_entry: int | None = None
+    ) -> None:
+        """Create a session, or find it there.
+
+        Args:
+            session: Its id.
+            job: A job that takes the lease at once.
+            parent: The session that it is forked from.
+            parent_entry: The fork sees the parent's entries with a smaller ``seq`` (the ``end`` of a range) and
+                counts on from here. Default: all that the parent has now.
+
+        Raises:
+            ConflictError: The session is there and has another parent.
+            NotFoundError: There is no such parent, or it has not that many entries.
+            SessionBusy: The session is there, and another running job has its lease.
+        """
+        origin = self._origin(parent, parent_entry) if parent is not None else None
+        found = self._find_session(session)
+        if found is None:
+            parent_id, parent_end = origin or (None, None)
+            row = {"name": session, "parent": parent_id, "parent_end": parent_end, "created_at": self._millis()}
+            self._execute(_ADD, row)
+        elif not _same_origin(found, origin, exact=parent_entry is not None):
+            raise ConflictError(f"session {session!r} exists already and was not forked there; take another id")
+        if job is not None:
+            self.acquire_lease(session, job)
+
+    def session_exists(self, session: str) -> bool:
+        """Say whether there is such a session."""
+        return self._find_session(session) is not None
+
+    def acquire_lease(self, session: str, job: str) -> None:
+        """Let a job write in a session. Asking again is fine; a job that has ended holds nothing.
+
+        Raises:
+            SessionBusy: Another job that has not ended has the lease.
+            NotFoundError: There is no such session.
+        """
+        row = self._require_session(session)
+        job_id = self._job_id(job)
+        if row.lease == job_id:
+            return
+        if row.lease is not None:
+            holder = self._execute(_HOLDER, {"job": row.lease}).first()
+            if holder is not None and holder.ended_at is None:
+                raise SessionBusy(
+                    f"session {session!r} is in use by job {holder.name!r}; wait for it, abort it, or fork the session"
+                )
+        self._execute(_LEASE, {"session_id": row.id, "job": job_id})
+
+    def release_lease(self, session: str, job: str) -> None:
+        """Give a lease back. A job that does not have it changes nothing.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        row = self._require_session(session)
+        if row.lease is not None and row.lease == self._find_job(job):
+            self._execute(_LEASE, {"session_id": row.id, "job": None})
+
+    def session_end(self, session: str) -> int:
+        """Give the ``seq`` that the next entry will have: how many entries a reader sees.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        return self._next_seq(self._require_session(session))
+
+    def _find_session(self, name: str) -> SessionRow | None:
+        row = self._execute(_FIND, {"name": name}).first()
+        return None if row is None else SessionRow(*row)
+
+    def _require_session(self, name: str) -> SessionRow:
+        row = self._find_session(name)
+        if row is None:
+            raise NotFoundError(f"there is no session {name!r} in this store; create it first")
+        return row
+
+    def _session_by_id(self, session_id: int) -> SessionRow:
+        return SessionRow(*self._execute(_BY_ID, {"session_id": session_id}).one())
+
+    def _next_seq(self, row: SessionRow) -> int:
+        last = self._scalar(_LAST, {"session": row.id})
+        return (row.parent_end or 0) if last is None else int(last) + 1
+
+    def _origin(self, parent: str, parent_entry: int | None) -> tuple[int, int]:
+        row = self._require_session(parent)
+        end = self._next_seq(row)
+        if parent_entry is not None and not 0 <= parent_entry <= end:
+            raise NotFoundError(f"session {parent!r} has {end} entries; it cannot be forked at {parent_entry}")
+        return row.id, end if parent_entry is None else parent_entry
+
+
+def _same_origin(found: SessionRow, origin: tuple[int, int] | None, *, exact: bool) -> bool:
+    if origin is None:
+        return found.parent is None
+    # Without a given place, "all the parent has now" was another place the first time.
+    return found.parent == origin[0] and (not exact or found.parent_end == origin[1])

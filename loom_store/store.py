@@ -1,0 +1,205 @@
+"""The store: one SQLite file that every process of an installation opens."""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreMissing, StoreReadOnly
+from loom_store.cache import BlobCache, EntryCache
+from loom_store.engine import BUSY_SECONDS, reader_engine, store_error, writer_engine
+from loom_store.location import Location, parse_location
+from loom_store.migrate import HEAD, current_revision, upgrade
+from loom_store.scope import MIB, Shared
+from loom_store.sizes import SizeReport, measure_sizes
+from loom_store.transaction import Transaction
+from loom_store.writer import Writer
+
+T = TypeVar("T")
+
+_READERS: Final = 4
+
+
+class Store:
+    """Sessions, contents, events, effects, approvals and jobs, in one file.
+
+    One object serves a whole process: any thread and any event loop may use it. Open it with `Store.open`.
+    """
+
+    def __init__(self, location: Location, shared: Shared) -> None:
+        self.path: Path = location.path
+        self._location = location
+        self._shared = shared
+        self._read_engine = reader_engine(location, _READERS)
+        self._write_engine = writer_engine(location)
+        try:
+            self._prepare()
+        except BaseException:
+            self._dispose()
+            raise
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
+        self._writer = Writer(self._write_engine, self._transaction, self._explain)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path_or_url: str | os.PathLike[str],
+        create: bool = True,
+        *,
+        synchronous: str | None = None,
+        blob_cache_bytes: int = 64 * MIB,
+        entry_cache_bytes: int = 64 * MIB,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a store and bring it to this release's tables.
+
+        Args:
+            path_or_url: A path, or ``sqlite:///PATH``; ``?synchronous=normal`` may follow.
+            create: Make the file (mode 0600) and its directory (0700) when they are missing.
+            synchronous: ``full`` (default): a write is on the disk when it returns. ``normal``: the last writes may
+                be lost when the machine stops, not when a process does.
+            blob_cache_bytes: How much content to keep in memory.
+            entry_cache_bytes: How much of the sessions' entries to keep in memory.
+            clock: Seconds since 1970.
+
+        Raises:
+            StoreMissing: There is no file, and `create` is False.
+            StoreReadOnly: The file or its directory cannot be written.
+            StoreTooNew: A newer release has written it.
+            StoreLocked: Another process has held the write lock for too long.
+            StoreError: It is not a store.
+            ConfigurationError: The address is not one of a store.
+        """
+        location = parse_location(path_or_url, synchronous)
+        _ensure_file(location.path, create)
+        shared = Shared(BlobCache(blob_cache_bytes), EntryCache(entry_cache_bytes), clock)
+        return cls(location, shared)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run a function in a write transaction; when this returns, its writes are durable.
+
+        The function is a plain one, quick, and touches nothing but its transaction. Its exception passes through and
+        undoes what it did. Functions that wait at the same time share one commit, and none undoes another's. When the
+        caller is cancelled, the function either has not begun and is left out, or runs to its end.
+
+        Raises:
+            StoreLocked: Another process has held the write lock for too long. Nothing was written.
+            StoreError: The database failed. Nothing was written.
+        """
+        return cast(T, await asyncio.wrap_future(self._writer.submit(work)))
+
+    def write_sync(self, work: Callable[[Transaction], T]) -> T:
+        """Do as `write` does, and block the calling thread."""
+        return cast(T, self._writer.submit(work).result())
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run a function that sees one moment of the store and cannot write."""
+        return await asyncio.wrap_future(self._readers.submit(self._read, work))
+
+    def read_sync(self, work: Callable[[Transaction], T]) -> T:
+        """Do as `read` does, and block the calling thread."""
+        return self._readers.submit(self._read, work).result()
+
+    def cached_blob(self, digest: str) -> bytes | None:
+        """Give a content if it is in memory, without waiting."""
+        return self._shared.blobs.get(digest)
+
+    def size_report(self) -> SizeReport:
+        """Measure the bytes of each table and of the files. Blocks the calling thread."""
+        return self._readers.submit(lambda: measure_sizes(self._read_engine, self.path)).result()
+
+    def close(self) -> None:
+        """Finish what is queued and close the file. Closing again changes nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.close()
+        self._readers.shutdown()
+        self._dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self) -> None:
+        try:
+            with self._read_engine.connect() as connection:
+                revision = current_revision(connection, self._location)
+                journal = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+            if journal != "wal":
+                self._switch_to_wal()
+            if revision != HEAD:
+                upgrade(self._write_engine, self._location)
+        except DBAPIError as error:
+            raise self._explain(error) from error
+
+    def _switch_to_wal(self) -> None:
+        """Set the journal mode, which stays with the file. SQLite does not wait for a lock here, so we do."""
+        end = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                connection = sqlite3.connect(self.path, isolation_level=None)
+                try:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                finally:
+                    connection.close()
+            except sqlite3.Error as error:
+                reason = store_error(error, self._location)
+                if not isinstance(reason, StoreLocked) or time.monotonic() > end:
+                    raise reason from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        try:
+            with self._read_engine.connect() as connection, connection.begin():
+                transaction = self._transaction(connection)
+                result = work(transaction)
+        except DBAPIError as error:
+            reason = self._explain(error)
+            if isinstance(reason, StoreReadOnly):
+                reason = StoreError("a function given to Store.read wrote; give it to Store.write")
+            raise reason from error
+        transaction.committed()
+        return result
+
+    def _transaction(self, connection: Connection) -> Transaction:
+        return Transaction(connection, self._shared)
+
+    def _explain(self, error: DBAPIError) -> LoomError:
+        return store_error(error, self._location)
+
+    def _dispose(self) -> None:
+        self._read_engine.dispose()
+        self._write_engine.dispose()
+
+
+def _ensure_file(path: Path, create: bool) -> None:
+    """Make sure that there is a file we may write, readable by its owner only if it is new."""
+    if not path.exists() and not create:
+        raise StoreMissing(f"there is no store at {path}; start a worker or a job first, or point LOOM_STORE at it")
+    read_only = f"store {path}: the file or its directory {path.parent} cannot be written; change its permissions"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # WAL needs the directory too: SQLite makes two files beside this one, with its mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except IsADirectoryError as error:
+        raise StoreError(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}") from error
+    except OSError as error:
+        raise StoreReadOnly(f"{read_only} ({error.strerror})") from error
+    if not os.access(path.parent, os.W_OK):
+        raise StoreReadOnly(read_only)
