@@ -1,0 +1,71 @@
+"""Fixtures for every test. Those that need a Temporal server start one when the first test asks."""
+
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from loom_client.dev_server import DevServer
+from tests.support.processes import children_left, exit_now
+from tests.support.server import create_namespace, run_apart, small_server
+
+_session = pytest.StashKey[pytest.Session]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Set up before every other fixture, so torn down after all of them."""
+    yield
+    left = children_left()
+    assert not left, "tests left processes behind (killed now):\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session")
+def dev_server(tmp_path_factory: pytest.TempPathFactory, no_process_is_left: None) -> Iterator[DevServer]:
+    """A real Temporal server with the dev file's settings, shared by all tests of a process: leave it running."""
+    server = small_server(tmp_path_factory.mktemp("temporal"))
+    run_apart(server.start())
+    yield server
+    run_apart(server.stop())
+
+
+@pytest.fixture
+async def temporal_client(dev_server: DevServer) -> Client:
+    """A client of `dev_server`, in the namespace `default`, that converts pydantic models."""
+    return await Client.connect(dev_server.address, data_converter=pydantic_data_converter)
+
+
+@pytest.fixture
+async def namespace(temporal_client: Client) -> str:
+    """A namespace that only this test uses."""
+    return await create_namespace(temporal_client)
+
+
+@pytest.fixture
+def task_queue() -> str:
+    """A task queue that only this test uses."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def own_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DevServer]:
+    """A started server that only this test uses, and so may kill and start again."""
+    async with small_server(tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    session.config.stash[_session] = session
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Report the tests' own exit status, whatever happens to a process that ran Temporal's native code when it ends.
+
+    This comes after the summary; an xdist worker has sent its results by now, and its status is not looked at.
+    """
+    if "temporalio.bridge.temporal_sdk_bridge" in sys.modules and _session in config.stash:
+        exit_now(int(config.stash[_session].exitstatus))
