@@ -233,7 +233,7 @@ class TurnState(BaseModel):
 
 def _upgrade_unversioned(data: dict[str, Any]) -> dict[str, Any]:
     """The form of the design documents, which had no schema version, no job and no counters."""
-    return {"turn_id": turn_id("", int(data.get("turn_counter", 0))), **data, "schema_version": 1}
+    return {**data, "schema_version": 1}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _upgrade_unversioned}
