@@ -47,6 +47,7 @@ class EventType(StrEnum):
     APPROVAL_DECIDED = "approval_decided"
     PROGRESS = "progress"
     WARNING = "warning"
+    CONTROL = "control"
     ABORTED = "aborted"
 
 
@@ -82,6 +83,7 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.APPROVAL_DECIDED: ("approval_id", "choice"),
     EventType.PROGRESS: ("tool_call_id", "content"),
     EventType.WARNING: ("code", "message"),
+    EventType.CONTROL: ("op", "by"),
     EventType.ABORTED: ("reason",),
 }
 """What the data of a type holds at least. An ERROR's `error` is such as retrieval_failed or tool_execution_failed."""

@@ -252,10 +252,7 @@ class _Compiler:
             scope.burn(1)
             a, b = left(scope), right(scope)
             if joins and isinstance(a, (str, list)) and type(a) is type(b):
-                scope.burn(_weight(a) + _weight(b))
-                if isinstance(a, str) and len(a) + len(b) > MAX_TEXT:
-                    raise ExpressionError("the text becomes too long", column)
-                return a + b
+                return _joined(scope, a, b, column)
             if not (_is_number(a) and _is_number(b)):
                 raise ExpressionError(f"cannot combine {_kind(a)} and {_kind(b)} like this", column)
             try:
@@ -367,6 +364,13 @@ class _Compiler:
                 raise ExpressionError(f"{name}(): {error}", column) from None
 
         return call
+
+
+def _joined(scope: Scope, a: Any, b: Any, column: int) -> Any:
+    scope.burn(_weight(a) + _weight(b))
+    if isinstance(a, str) and len(a) + len(b) > MAX_TEXT:
+        raise ExpressionError("the text becomes too long", column)
+    return a + b
 
 
 def _path(node: ast.AST) -> tuple[str, ...]:

@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
+_KINDS: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
+
+
 def _need(value: Any, *kinds: type) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join({str: "text", list: "a list", dict: "an object"}.get(kind, "a number") for kind in kinds)
+        wanted = " or ".join(_KINDS.get(kind, "a number") for kind in kinds)
         raise TypeError(f"needs {wanted}")
     return value
 

@@ -14,7 +14,7 @@ class RunState(StrEnum):
 
     phrase: str
 
-    def __new__(cls, value: str, phrase: str) -> "RunState":  # noqa: D102
+    def __new__(cls, value: str, phrase: str = "") -> "RunState":  # noqa: D102
         member = str.__new__(cls, value)
         member._value_ = value
         member.phrase = phrase

@@ -1,0 +1,166 @@
+"""What goes into the machine and what comes out of it. Time always comes in; nothing here reads a clock.
+
+`at` names one execution: ``node#visit``, and inside a map ``node#visit[item]/node#visit``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """Something happened.
+
+    Attributes:
+        now: When, in seconds since the epoch.
+    """
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Input):
+    """A run of the machine begins: the first one, or one that carries on after continue-as-new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proceed(Input):
+    """The driver stays in this run after `TurnEnded`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain(Input):
+    """The driver wants to continue as new soon: issue nothing more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityDone(Input):
+    """An activity gave its result."""
+
+    at: str
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityFailed(Input):
+    """An activity failed for good, or was cancelled.
+
+    Attributes:
+        code: Stable code of the failure; what `catch` matches.
+    """
+
+    at: str
+    code: str
+    message: str
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired(Input):
+    """A deadline has passed."""
+
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalReceived(Input):
+    """A signal or an update arrived.
+
+    Attributes:
+        name: Such as ``loom.decision``.
+        payload: Its JSON value, whatever it is.
+        problem: Why the payload could not be read, or empty.
+        answer_to: Name of the slot that waits for an `Answer`, or None for a signal.
+    """
+
+    name: str
+    payload: Any
+    problem: str = ""
+    answer_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunActivity:
+    """Run one activity.
+
+    Attributes:
+        arguments: Its mapped ``with``.
+        events: Batches of observer events that the activity stores before anything else: ``[[sequence, [event, …]], …]``.
+        carrier: ``local`` or ``remote``.
+        timeout: Seconds for one attempt.
+        heartbeat: Seconds, or None.
+        retry: attempts, initial, backoff, longest.
+    """
+
+    at: str
+    activity: str
+    arguments: dict[str, Any]
+    events: list[Any] = field(default_factory=list)
+    carrier: str = "remote"
+    timeout: float = 60.0
+    heartbeat: float | None = None
+    retry: tuple[int, float, float, float] = (3, 1.0, 2.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelActivity:
+    """Cancel the activity of this execution; it still reports how it ended."""
+
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTimer:
+    """Fire at a time, in seconds since the epoch."""
+
+    at: str
+    when: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTimer:
+    """The timer is not needed any more."""
+
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """The turn is over and the state is that of the next one: continue as new, or feed `Proceed`."""
+
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """Nothing is in flight: continue as new now, with no await in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to an update."""
+
+    to: str
+    verdict: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The graph ended with a result."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The graph failed."""
+
+    code: str
+    message: str
+    details: Any = None
+
+
+Command = (
+    RunActivity | CancelActivity | StartTimer | CancelTimer | TurnEnded | Drained | Answer | Finish | Failure
+)

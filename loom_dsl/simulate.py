@@ -1,0 +1,177 @@
+"""The machine in memory: the driver of simulation and of unit tests, with a virtual clock.
+
+The handlers are functions in place of activities. Time passes only when nothing else can happen: then the
+clock jumps to the next deadline.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loom_dsl.canonical import canonical_json
+from loom_dsl.commands import (
+    ActivityDone,
+    ActivityFailed,
+    Answer,
+    CancelActivity,
+    CancelTimer,
+    Drain,
+    Drained,
+    Failure,
+    Finish,
+    Input,
+    Proceed,
+    RunActivity,
+    SignalReceived,
+    Started,
+    StartTimer,
+    TimerFired,
+    TurnEnded,
+)
+from loom_dsl.errors import LoomError, PlanError
+from loom_dsl.machine import Machine
+from loom_dsl.machine_state import MachineState
+from loom_dsl.plan import Plan
+
+Handler = Callable[[RunActivity], Any]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a simulated job went.
+
+    Attributes:
+        result: What it ended with, or None.
+        failure: Why it failed, or None.
+        trace: Each execution and how it ended, in the order it ended: ``(turn/at, "done" or a code)``.
+        events: Everything that observers were told.
+        answers: Verdicts of updates, by slot.
+        runs: How many times the state went through JSON.
+    """
+
+    result: Any = None
+    failure: Failure | None = None
+    trace: list[tuple[str, str]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+    runs: int = 1
+    over: bool = False
+
+
+class Simulation:
+    """Runs a plan in memory.
+
+    Attributes:
+        steps_per_run: Continue as new after so many activities; None means only at the end of a turn.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: MachineState,
+        handlers: Mapping[str, Handler],
+        *,
+        job: str = "job",
+        steps_per_run: int | None = None,
+        start: float = 1_700_000_000.0,
+    ) -> None:
+        self.plan, self.job, self.handlers, self.now = plan, job, handlers, start
+        self.steps_per_run = steps_per_run
+        self.machine = Machine(plan, state, job)
+        self.outcome = Outcome()
+        self.timers: dict[str, float] = {}
+        self.work: list[RunActivity] = []
+        self._steps = 0
+        self._sequences: set[int] = set()
+        self._feed(Started(now=start))
+
+    def signal(self, name: str, payload: Any, *, answer_to: str | None = None, problem: str = "") -> None:
+        """Send a signal (or an update, when a slot waits for its answer)."""
+        signal = SignalReceived(now=self.now, name=name, payload=payload, answer_to=answer_to, problem=problem)
+        self._feed(signal)
+
+    def step(self, pick: int = 0) -> bool:
+        """Run one waiting activity, or let time pass to the next deadline. False when nothing can happen."""
+        if self.outcome.over:
+            return False
+        if self.work:
+            self._run(self.work.pop(pick % len(self.work)))
+        elif self.timers:
+            at = min(self.timers, key=lambda name: (self.timers[name], name))
+            self.now = max(self.now, self.timers.pop(at))
+            self._feed(TimerFired(now=self.now, at=at))
+        else:
+            return False
+        return True
+
+    def run(self, most: int = 100_000) -> Outcome:
+        """Go on until the job ends or waits for a human without a deadline.
+
+        Raises:
+            PlanError: It takes more than `most` steps.
+        """
+        for _ in range(most):
+            if not self.step():
+                return self.outcome
+        raise PlanError(f"the simulation took over {most} steps")
+
+    def _run(self, command: RunActivity) -> None:
+        self._store(command.events)
+        turn = self.machine.state.turn.turn_counter if self.machine.state.turn else 0
+        happened: Input
+        try:
+            result = self.handlers[command.activity](command)
+            happened = ActivityDone(now=self.now, at=command.at, result=result)
+            verdict = "done"
+        except LoomError as error:
+            happened = ActivityFailed(now=self.now, at=command.at, code=error.code, message=error.message)
+            verdict = error.code
+        if not command.at.startswith("~"):
+            self.outcome.trace.append((f"{turn}/{command.at}", verdict))
+        self._steps += 1
+        self._feed(happened)
+        if self.steps_per_run and self._steps >= self.steps_per_run and not self.outcome.over:
+            self._feed(Drain(now=self.now))
+
+    def _store(self, batches: list[Any]) -> None:
+        for sequence, events in batches:
+            if sequence not in self._sequences:
+                self._sequences.add(sequence)
+                self.outcome.events += events
+
+    def _feed(self, happened: Input) -> None:
+        for command in self.machine.feed(happened):
+            self._obey(command)
+
+    def _obey(self, command: Any) -> None:
+        match command:
+            case RunActivity():
+                self.work.append(command)
+            case CancelActivity(at=at):
+                self.work = [work for work in self.work if work.at != at]
+                failed = ActivityFailed(now=self.now, at=at, code="cancelled", message="cancelled", cancelled=True)
+                self._feed(failed)
+            case StartTimer(at=at, when=when):
+                self.timers[at] = when
+            case CancelTimer(at=at):
+                self.timers.pop(at, None)
+            case TurnEnded():
+                self._continue_as_new() if self.steps_per_run else self._feed(Proceed(now=self.now))
+            case Drained():
+                self._continue_as_new()
+            case Answer(to=to, verdict=verdict):
+                self.outcome.answers[to] = verdict
+            case Finish(result=result):
+                self.outcome.result, self.outcome.over = result, True
+            case Failure():
+                self.outcome.failure, self.outcome.over = command, True
+
+    def _continue_as_new(self) -> None:
+        import json
+
+        raw = json.loads(canonical_json(self.machine.state.to_json()))
+        self.machine = Machine(self.plan, MachineState.from_json(raw), self.job)
+        self.outcome.runs += 1
+        self._steps = 0
+        self.timers.clear()
+        self._feed(Started(now=self.now))
