@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -30,9 +31,9 @@ from loom_dsl.permissions import Permissions
 from loom_dsl.turn import DEFAULT_MAX_ITERATIONS
 
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PARAMETERS = ("messages", "model", "stream", "tools")
-_RULE_LISTS = {"allow", "ask", "deny", "enabled"}
 
 
 def _seconds(value: object) -> float:
@@ -68,6 +69,16 @@ Expiry = Annotated[
 ]
 """Seconds until something expires, or None for never; written as ``24h`` or ``never``."""
 
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not a name; use lower-case letters, digits, - and _, starting with a letter, at most 64"
+        )
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
 Count = Annotated[int, Field(strict=True, ge=1)]
 
 
@@ -103,7 +114,7 @@ class Agent(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")
+    name: Name
     model: str = Field(min_length=1)
     """The model's name, or ``provider:model``."""
     instructions: str = ""
@@ -117,14 +128,16 @@ class Agent(BaseModel):
     recurse: Literal["per_turn", "adaptive", "history"] = "per_turn"
 
     def __init__(self, **fields: Any) -> None:
-        # Not left to pydantic's signature: `tools` takes functions and `permissions` a flat map,
-        # which the fields' types do not say.
+        # Not left to pydantic's signature: `tools` takes functions, and `permissions` and `limits` take plain
+        # mappings, which the fields' types do not say.
         super().__init__(**fields)
 
     @field_validator("tools", mode="before")
     @classmethod
     def _references(cls, value: object) -> object:
-        return [tool_reference(item) for item in value] if isinstance(value, list | tuple) else value
+        if not isinstance(value, list | tuple):
+            return value
+        return [tool_reference(item) if callable(item) or hasattr(item, "function") else item for item in value]
 
     @field_validator("tools")
     @classmethod
@@ -138,11 +151,6 @@ class Agent(BaseModel):
                 raise ValueError(f"{seen[name]!r} and {reference!r} are both called {name!r}; keep one of them")
             seen[name] = reference
         return value
-
-    @field_validator("permissions", mode="before")
-    @classmethod
-    def _flat_permissions(cls, value: object) -> object:
-        return _listed(value) if isinstance(value, Mapping) else value
 
     @field_validator("parameters")
     @classmethod
@@ -197,20 +205,6 @@ def tool_reference(tool: str | Callable[..., Any] | object) -> str:
             f"{module}:{name} is {what}, so a worker cannot import it; define it with `def` at the top level"
         )
     return f"{module}:{name}"
-
-
-def _listed(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Turn the flat form {tool: rule, default: rule} into lists; leave the form with lists as it is."""
-    rules = {name: rule for name, rule in value.items() if name != "default"}
-    if not rules or _RULE_LISTS & rules.keys():
-        return value
-    wrong = [name for name, rule in rules.items() if rule not in ("allow", "ask", "deny")]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} is {rules[wrong[0]]!r}; a tool's rule is allow, ask or deny")
-    listed: dict[str, Any] = {
-        choice: [n for n, r in rules.items() if r == choice] for choice in ("allow", "ask", "deny")
-    }
-    return {**listed, "default": value["default"]} if "default" in value else listed
 
 
 def load_agent(
