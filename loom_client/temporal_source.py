@@ -16,15 +16,21 @@ VERSION = "v1.5.1"
 STALL_SECONDS = 15.0
 BUILD_SECONDS = 1800.0
 
-# The SDK downloads only on the way to starting a server, and keeps the file: so start one, once, and end it.
+# The SDK downloads only on the way to starting a server, and keeps the file: so start one, once, and end it. It ends by
+# os._exit, as the SDK's native threads sometimes abort an interpreter that ends in good order.
 _DOWNLOAD = """
-import asyncio, sys
+import asyncio, os, sys
 from temporalio.testing import WorkflowEnvironment
 async def main():
     folder, version = sys.argv[1:]
     server = await WorkflowEnvironment.start_local(download_dest_dir=folder, dev_server_download_version=version)
     await server.shutdown()
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except Exception as error:
+    print(error, flush=True)
+    os._exit(1)
+os._exit(0)
 """
 
 
