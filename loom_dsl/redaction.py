@@ -9,6 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from urllib.parse import quote, quote_plus
 
 SHORTEST_KNOWN = 8
@@ -19,9 +20,10 @@ _TOKEN = r"[A-Za-z0-9._~+/=-]"
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "private-key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----[^-]*+(?:-(?!----)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
+        r"[^-]*+(?:-(?!----)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?",
     ),
-    ("jwt", r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"),
+    ("jwt", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
     ("github-token", r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{20,}+)"),
     ("gitlab-token", r"glpat-[A-Za-z0-9_-]{16,}+"),
     ("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}+"),
@@ -38,9 +40,9 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "bearer",
-        rf"(?i:bearer)[ \t]{{1,20}}(?P<bearer>(?=[^0-9\s]{{0,200}}[0-9]){_TOKEN}{{8,}}+|{_TOKEN}{{20,}}+)",
+        rf"(?i:bearer)[ \t]{{1,20}}(?P<bearer>(?=[A-Za-z._~+/=-]{{0,200}}[0-9]){_TOKEN}{{8,}}+|{_TOKEN}{{20,}}+)",
     ),
-    ("url-password", r"://[^\s/:@\[\]{}$]{1,100}:(?P<url>[^\s/@\[\]{}$]{3,200})(?=@)"),
+    ("url-password", r"://[^\s/:@]{1,100}:(?P<url>[^\s/@]{3,200})(?=@)"),
 )
 _SHAPES = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
 
@@ -57,7 +59,7 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     """
     text = _mask_known(text, known or {})
     for kind, pattern in _SHAPES:
-        text = _outside_masks(text, lambda part, k=kind, p=pattern: p.sub(lambda found: _cover(found, k), part))
+        text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
     return text
 
 
@@ -97,7 +99,7 @@ def _cut_mark(count: int) -> str:
     return f"\n[... {count} characters left out ...]\n"
 
 
-def _cover(found: re.Match[str], kind: str) -> str:
+def _cover(kind: str, found: re.Match[str]) -> str:
     """Replace the secret part of a match: its named group, or all of it."""
     start, end = found.span(found.lastgroup) if found.lastgroup else found.span()
     whole, base = found[0], found.start()
@@ -124,10 +126,11 @@ def _mask_known(text: str, known: Mapping[str, str]) -> str:
 
 def _forms(value: str) -> set[str]:
     """Write a value in the ways in which it travels. In base64 it may start at any of three places of a longer text."""
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value)}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     raw = value.encode("utf-8", "surrogatepass")
+    forms = {value, quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        forms.add(encode(raw).decode())
         for offset in range(3):
             encoded = encode(b"\0" * offset + raw).decode().rstrip("=")
             loose_end = 1 if (offset + len(raw)) % 3 else 0

@@ -1,0 +1,215 @@
+"""Secrets that must not be seen, text that must stay as it is, and time that must not run away."""
+
+import base64
+import json
+import time
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_dsl.redaction import contains_secret, cut_middle, mask_known, redact
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
+
+
+@pytest.mark.parametrize(
+    ("secret", "kind"),
+    [
+        ("sk-" + LETTERS, "api-key"),
+        ("sk-proj-" + LETTERS, "api-key"),
+        ("sk-ant-api03-" + LETTERS, "api-key"),
+        ("sk-abcdefghijklmnopqrst", "api-key"),
+        ("ghp_" + LETTERS[:36], "github-token"),
+        ("github_pat_" + LETTERS, "github-token"),
+        ("glpat-" + LETTERS[:20], "gitlab-token"),
+        ("AKIAIOSFODNN7EXAMPLE", "aws-key"),
+        ("xoxb-123456789012-abcdefghijkl", "slack-token"),
+        ("AIza" + LETTERS[:35], "google-key"),
+        ("sk_live_" + LETTERS[:24], "stripe-key"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-DEF_123", "jwt"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\nab+/=\n-----END RSA PRIVATE KEY-----", "private-key"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk cut off here", "private-key"),
+    ],
+)
+def test_what_looks_like_a_credential_is_masked_wherever_it_stands(secret: str, kind: str) -> None:
+    assert redact(f'key="{secret}"').startswith(f'key="[redacted:{kind}]')
+    masked = redact(f"before {secret}")
+    assert masked == f"before [redacted:{kind}]"
+    assert contains_secret(secret)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Authorization: Bearer abc123def456ghi", "Authorization: Bearer [redacted:bearer]"),
+        ("authorization: bearer abc.def-123_45==", "authorization: bearer [redacted:bearer]"),
+        ("postgres://loom:hunter22@db/x", "postgres://loom:[redacted:url-password]@db/x"),
+        (
+            "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "aws_secret_access_key = [redacted:aws-secret]",
+        ),
+    ],
+)
+def test_the_words_around_a_credential_stay(text: str, expected: str) -> None:
+    assert redact(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the bearer of bad news is authentication",
+        "risk-assessment-and-mitigation-plan",
+        "task-" + "a" * 40,
+        "see http://localhost:8080/path and user@example.com",
+        "sk-learn-contrib-packages",
+        "ghp_short",
+        "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
+        "a" * 5000,
+        "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "${secret:NAME} and [redacted:api-key]",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert redact(text, {"PASSWORD": "correct horse battery"}) == text
+    assert not contains_secret(text)
+
+
+VALUE = 'p@ss "word"/+é\n42'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        VALUE,
+        quote(VALUE, safe=""),
+        quote_plus(VALUE),
+        json.dumps(VALUE)[1:-1],
+        base64.b64encode(VALUE.encode()).decode(),
+        base64.urlsafe_b64encode(VALUE.encode()).decode(),
+    ],
+)
+def test_a_known_value_is_masked_under_its_name_in_every_form(form: str) -> None:
+    assert redact(f"<{form}>", {"DB_PASSWORD": VALUE}) == "<${secret:DB_PASSWORD}>"
+    assert mask_known(f"<{form}>", {"DB_PASSWORD": VALUE}) == "<${secret:DB_PASSWORD}>"
+
+
+@pytest.mark.parametrize("user", ["a", "ab", "abc", "abcd"])
+def test_a_known_value_inside_basic_authentication_is_masked(user: str) -> None:
+    value = "correct-horse-battery-staple"
+    header = base64.b64encode(f"{user}:{value}".encode()).decode()
+    masked = redact(f"Basic {header}", {"PW": value})
+    assert "${secret:PW}" in masked
+    assert len(masked.replace("${secret:PW}", "")) < len("Basic ") + 12
+
+
+def test_a_known_value_goes_before_its_shape_and_short_ones_are_not_looked_for() -> None:
+    key = "sk-" + LETTERS
+    assert redact(f"{key} yes", {"OPENAI_API_KEY": key, "SHORT": "yes"}) == "${secret:OPENAI_API_KEY} yes"
+
+
+def test_the_longer_of_two_known_values_wins() -> None:
+    assert redact("abcdefgh12", {"A": "abcdefgh", "B": "abcdefgh12"}) == "${secret:B}"
+
+
+def test_masks_hold_when_a_secret_is_made_of_the_words_of_a_mask() -> None:
+    known = {"A": "redacted:", "B": "${secret:", "C": "secret:A"}
+    once = redact("redacted: and ${secret: and " + "ghp_" + LETTERS, known)
+    assert redact(once, known) == once
+
+
+PIECES = st.sampled_from(
+    [
+        "sk-",
+        "ghp_",
+        "AKIAIOSFODNN7EXAMPLE",
+        "Bearer ",
+        "eyJ",
+        ".eyJ",
+        "://u:",
+        "@",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "-----END RSA PRIVATE KEY-----",
+        "[redacted:",
+        "]",
+        "${secret:",
+        "}",
+        "abcdefgh",
+        "12345678",
+        LETTERS,
+        " ",
+        "-",
+        "secretvalue",
+        "aws_secret_access_key=",
+        "x",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=14).map("".join))
+def test_masking_twice_is_masking_once(text: str) -> None:
+    known = {"A": "secretvalue", "B": "abcdefgh12345678", "C": "redacted:"}
+    once = redact(text, known)
+    assert redact(once, known) == once
+    assert not contains_secret(once, known)
+
+
+@given(st.text(alphabet="abc123-_ ", min_size=8, max_size=30), st.text(max_size=20), st.text(max_size=20))
+def test_a_known_value_never_survives(value: str, before: str, after: str) -> None:
+    outside = redact(before + value + after, {"N": value}).replace("${secret:N}", "\0")
+    assert value not in outside
+
+
+HOSTILE = [
+    "eyJ" * 60_000,
+    "eyJaaaaaaaa." * 15_000,
+    "sk-" * 60_000,
+    "bearer " * 25_000,
+    "Bearer" + " " * 180_000,
+    "://" * 60_000,
+    "://a:" * 36_000,
+    "://" + "a:" * 90_000,
+    "-----BEGIN PRIVATE KEY-----" * 6_000,
+    "-----BEGIN " * 16_000,
+    "-" * 180_000,
+    "-----BEGIN PRIVATE KEY-----" + "a-" * 90_000,
+    "aws_secret_access_key" * 8_000,
+    "ghp_" * 45_000,
+    "AKIA" * 45_000,
+    "${secret:" * 20_000,
+    "[redacted:" * 18_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:24])
+def test_hostile_text_takes_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    redact(text, {"N": "aaaaaaaab"})
+    assert time.perf_counter() - started < 1.0
+
+
+@pytest.mark.parametrize("length", [0, 63, 64, 65, 100, 10_000])
+def test_a_text_is_cut_to_its_limit_and_says_how_much_is_gone(length: int) -> None:
+    text = "".join(chr(ord("a") + n % 26) for n in range(length))
+    short, cut = cut_middle(text, 64)
+    assert cut is (length > 64)
+    assert len(short) <= 64
+    if cut:
+        head, tail = short.split("\n[... ")[0], short.split(" ...]\n")[1]
+        assert text.startswith(head)
+        assert text.endswith(tail)
+        assert f"{length - len(head) - len(tail)} characters left out" in short
+    else:
+        assert short == text
+
+
+@given(st.text(max_size=300), st.integers(64, 200))
+def test_cutting_twice_is_cutting_once(text: str, limit: int) -> None:
+    short, _ = cut_middle(text, limit)
+    assert cut_middle(short, limit) == (short, False)
+
+
+def test_a_limit_without_room_for_the_mark_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 64"):
+        cut_middle("x", 10)
