@@ -24,11 +24,12 @@ from pydantic import (
 )
 
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.document import Document, load_document, validate_model
+from loom_dsl.document import Document, load_document, without_header
 from loom_dsl.duration import format_duration, parse_duration
 from loom_dsl.errors import Diagnostic, DocumentError, ToolDeclarationError
 from loom_dsl.permissions import Permissions
 from loom_dsl.turn import DEFAULT_MAX_ITERATIONS
+from loom_dsl.validation import model_findings
 
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -174,7 +175,7 @@ class Agent(BaseModel):
     @classmethod
     def from_plan_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_plan_data` gave."""
-        return cls.model_validate({key: value for key, value in data.items() if key not in ("loom", "kind")})
+        return cls.model_validate(without_header(data, cls))
 
     @property
     def digest(self) -> str:
@@ -222,18 +223,23 @@ def load_agent(
         DocumentError: The document is not an agent's, or a variable is not set.
     """
     document = load_document(text, source, kinds=("agent",))
-    data = {**document.data, **(overrides or {})}
+    replaced = overrides or {}
     findings: list[Diagnostic] = []
     resolved = {
-        name: value if name in (overrides or {}) else _resolve(document, value, (name,), env, findings)
-        for name, value in data.items()
+        name: _resolve(document, value, (name,), env, findings)
+        for name, value in document.data.items()
+        if name not in replaced
     }
-    if "model" not in resolved:
+    if "model" not in resolved and "model" not in replaced:
         fix = "write `model: NAME`, or `model: ${env:OPENAI_MODEL}` and set that variable"
         findings.append(document.diagnostic("L003", "missing field `model`: no model is configured", fix=fix))
-    if findings:
-        raise DocumentError(findings)
-    return validate_model(document, Agent, resolved)
+        resolved["model"] = "none"  # so that the other mistakes are told too, and this one once
+    agent, others = model_findings(document, Agent, without_header({**resolved, **replaced}, Agent))
+    places = {(found.line, found.column) for found in findings}
+    findings += [found for found in others if (found.line, found.column) not in places or found.code != "L004"]
+    if agent is None or findings:
+        raise DocumentError(sorted(findings, key=lambda found: (found.line or 0, found.column or 0)))
+    return agent
 
 
 def _resolve(
@@ -252,7 +258,7 @@ def _resolve(
         message = f"the environment variable {whole[1]} is not set"
         fix = f"set {whole[1]}, or write the value here"
         findings.append(document.diagnostic("L008", message, path, fix=fix))
-    elif path[0] != "instructions":  # prose may speak about such references
+    elif path[0] != "instructions" and path[0] in Agent.model_fields:  # prose may speak about such references
         message, fix = "`${env:NAME}` must be the whole value", "put the whole value into the variable"
         findings.append(document.diagnostic("L008", message, path, fix=fix))
     return value

@@ -112,22 +112,21 @@ def load_yaml(text: str | bytes, source: str) -> Document:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validate_model(document: Document, model: type[Model], data: Json = None) -> Model:
-    """Make the typed form of a document.
-
-    `loom` and `kind` are left out unless they are fields of the model. `data` is checked in place of
-    the document's own, with the document's places: the same content with references resolved. Messages
-    quote the document as it was written, so that a resolved value does not show.
+def validate_model(document: Document, model: type[Model]) -> Model:
+    """Make the typed form of a document. `loom` and `kind` are left out unless they are fields of the model.
 
     Raises:
         DocumentError: A field is unknown, missing or wrong; all findings at once.
     """
-    found = document.data if data is None else data
-    content = {key: value for key, value in found.items() if key not in ("loom", "kind") or key in model.model_fields}
-    validated, findings = model_findings(document, model, content)
+    validated, findings = model_findings(document, model, without_header(document.data, model))
     if validated is None:
         raise DocumentError(findings)
     return validated
+
+
+def without_header(data: Mapping[str, Json], model: type[BaseModel]) -> dict[str, Json]:
+    """Leave out `loom` and `kind`, unless they are fields of the model."""
+    return {key: value for key, value in data.items() if key not in ("loom", "kind") or key in model.model_fields}
 
 
 def _header_findings(document: Document, kinds: Sequence[str]) -> Iterable[Diagnostic]:

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from loom_dsl.document import Document
 
 Model = TypeVar("Model", bound=BaseModel)
+_EXPECTED = {
+    **dict.fromkeys(("tuple_type", "list_type", "set_type"), "should be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "should be a mapping"),
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "should be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "should be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "should be true or false"),
+    "string_type": "should be text",
+}
+"""What pydantic's kinds of errors mean in words of YAML, not of Python."""
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str:
@@ -38,7 +47,11 @@ def shown(value: Json) -> str:
 def model_findings(
     document: "Document", model: type[Model], content: Mapping[str, Json]
 ) -> tuple[Model | None, list[Diagnostic]]:
-    """Check content against a model: the model's instance, or everything that is wrong with it, in document order."""
+    """Check content against a model: the model's instance, or everything that is wrong with it, in document order.
+
+    The content is the document's, perhaps with references resolved. Messages quote the document as it was
+    written, so that a resolved value does not show.
+    """
     try:
         return model.model_validate(content), []
     except ValidationError as error:
@@ -60,8 +73,7 @@ def _finding(document: "Document", model: type[BaseModel], detail: ErrorDetails)
         return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if kind not in ("value_error", "assertion_error"):
-        message = message[:1].lower() + message[1:].replace("Input should", "it should").replace("String", "text")
-        message = message.removeprefix("input ")
+        message = _EXPECTED.get(kind) or (message[:1].lower() + message[1:]).removeprefix("input ")
         message = f"{message}, not {_quoted(document, path)}"
     return document.diagnostic("L004", f"`{name}`: {message}" if name else message, path)
 
