@@ -199,7 +199,7 @@ class _Reader:
         return tree
 
     def _parse(self) -> Iterator[Any]:
-        from ruamel.yaml import YAML  # costs 50 ms; only those who read documents pay
+        from ruamel.yaml import YAML  # only who reads documents needs it: workers get JSON plans
         from ruamel.yaml.error import MarkedYAMLError
 
         try:
