@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreReadOnly
-from loom_store.location import Location
+from loom_store.location import Location, Synchronous
 
 BUSY_SECONDS: Final = 5.0
 """How long a process waits for another one's write before it says `StoreLocked`."""
@@ -21,7 +21,7 @@ _SETTINGS: Final = ("PRAGMA wal_autocheckpoint = 1000", "PRAGMA journal_size_lim
 
 def writer_engine(location: Location) -> Engine:
     """Make the engine whose transactions take the write lock when they begin."""
-    return _engine(location, "BEGIN IMMEDIATE", [f"PRAGMA synchronous = {location.synchronous}"], NullPool)
+    return _engine(location, "BEGIN IMMEDIATE", [], NullPool)
 
 
 def reader_engine(location: Location, readers: int) -> Engine:
@@ -58,6 +58,13 @@ def is_in_transaction(connection: Connection) -> bool:
     """Say whether SQLite still has the transaction open: a full disk, for one, ends it by itself."""
     driver = connection.connection.dbapi_connection
     return isinstance(driver, sqlite3.Connection) and driver.in_transaction
+
+
+def set_synchronous(connection: Connection, mode: Synchronous) -> None:
+    """Choose what a commit waits for. Only outside a transaction."""
+    driver = connection.connection.dbapi_connection
+    if driver is not None:
+        driver.cursor().execute(f"PRAGMA synchronous = {mode}")
 
 
 def store_error(error: DBAPIError | sqlite3.Error, location: Location) -> LoomError:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.canonical import canonical_json
+from loom_dsl.events import EventType
 from loom_store.blobs import Blobs
 from loom_store.packing import pack_text, unpack_text
 from loom_store.scope import key_hash
@@ -64,11 +65,14 @@ class Events(Blobs):
             return self._last(job_id) + 1, 0
         return self._append(job_id, hashed, new), len(new)
 
-    def append_deltas(self, job: str, stream_key: str, attempt: int, sequence: int, text: str) -> bool:
-        """Append a piece of streamed text as an event ``{"type": "model_delta", stream, attempt, sequence, text}``.
+    def append_deltas(
+        self, job: str, stream_key: str, attempt: int, sequence: int, text: str, *, turn: int = 0
+    ) -> bool:
+        """Append a piece of streamed text as an event.
 
-        The first piece of an attempt after the first one follows an event ``{"type": "stream_reset", stream,
-        attempt}``: what an older attempt streamed is void.
+        The event is ``{type: llm_delta, n: turn, stream, attempt, sequence, content}``. The first piece of an
+        attempt after the first one follows an event ``{type: stream_reset, n: turn, stream, attempt}``: what an
+        older attempt streamed is void.
 
         Args:
             job: The job.
@@ -76,6 +80,7 @@ class Events(Blobs):
             attempt: The activity's attempt, from 1.
             sequence: Grows within the attempt; a sequence seen before is not appended again.
             text: The text.
+            turn: The turn that streams it.
 
         Returns:
             False when a newer attempt has been seen: whoever writes this should stop.
@@ -87,10 +92,10 @@ class Events(Blobs):
             return False
         if seen is not None and attempt == seen.attempt and sequence <= seen.sequence:
             return True
-        stamp = {"stream": stream_key, "attempt": attempt}
-        batch: list[Event] = [{"type": "model_delta", **stamp, "sequence": sequence, "text": text}]
+        stamp = {"n": turn, "stream": stream_key, "attempt": attempt}
+        batch: list[Event] = [{"type": EventType.LLM_DELTA, **stamp, "sequence": sequence, "content": text}]
         if attempt > 1 and (seen is None or seen.attempt < attempt or seen.sequence < 0):
-            batch.insert(0, {"type": "stream_reset", **stamp})
+            batch.insert(0, {"type": EventType.STREAM_RESET, **stamp})
         self._set_stream(job_id, stream, attempt, sequence, is_new=seen is None)
         self._append(job_id, None, batch)
         return True

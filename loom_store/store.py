@@ -46,7 +46,7 @@ class Store:
             self._dispose()
             raise
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._writer = Writer(self._write_engine, self._transaction, self._explain)
+        self._writer = Writer(self._write_engine, self._transaction, self._explain, location.synchronous)
         self._closed = False
 
     @classmethod
@@ -84,22 +84,27 @@ class Store:
         shared = Shared(BlobCache(blob_cache_bytes), EntryCache(entry_cache_bytes), clock)
         return cls(location, shared)
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run a function in a write transaction; when this returns, its writes are durable.
 
         The function is a plain one, quick, and touches nothing but its transaction. Its exception passes through and
         undoes what it did. Functions that wait at the same time share one commit, and none undoes another's. When the
         caller is cancelled, the function either has not begun and is left out, or runs to its end.
 
+        Args:
+            work: Gets the transaction; its result is returned.
+            durable: False: do not wait for the disk. The write may be lost when the machine (not a process) stops
+                before the next durable one: right for streamed text, which is told again.
+
         Raises:
             StoreLocked: Another process has held the write lock for too long. Nothing was written.
             StoreError: The database failed. Nothing was written.
         """
-        return cast(T, await asyncio.wrap_future(self._writer.submit(work)))
+        return cast(T, await asyncio.wrap_future(self._writer.submit(work, durable)))
 
-    def write_sync(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Do as `write` does, and block the calling thread."""
-        return cast(T, self._writer.submit(work).result())
+        return cast(T, self._writer.submit(work, durable).result())
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function that sees one moment of the store and cannot write."""

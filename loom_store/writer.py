@@ -4,19 +4,29 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from loom_dsl.errors import LoomError, StoreError
-from loom_store.engine import is_in_transaction
+from loom_store.engine import is_in_transaction, set_synchronous
+from loom_store.location import Synchronous
 from loom_store.transaction import Transaction
 
 # More would make the first wait for the last; at 64 the disk's share of each is already small.
 _GROUP: Final = 64
 
 Work = Callable[[Transaction], Any]
+Outcome = tuple[Any, BaseException | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    work: Work
+    durable: bool
+    future: Future[Any] = field(default_factory=Future)
 
 
 class Writer:
@@ -26,6 +36,7 @@ class Writer:
         engine: Its transactions begin with the write lock.
         transaction: Makes a `Transaction` of a connection.
         explain: Turns the database's errors into Loom's.
+        synchronous: How far a durable commit must have got.
     """
 
     def __init__(
@@ -33,30 +44,35 @@ class Writer:
         engine: Engine,
         transaction: Callable[[Connection], Transaction],
         explain: Callable[[DBAPIError], LoomError],
+        synchronous: Synchronous,
     ) -> None:
         self._engine = engine
         self._transaction = transaction
         self._explain = explain
+        self._synchronous = synchronous
+        self._set: str | None = None
         self._connection: Connection | None = None
-        self._queue: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
         self._closed = False
         # A daemon: a program that forgets to close its store still ends, and SQLite forgives being cut off.
         self._thread = threading.Thread(target=self._run, name="loom-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> Future[Any]:
+    def submit(self, work: Work, durable: bool) -> Future[Any]:
         """Queue a function. Cancelling the future before its turn leaves it out; after that it runs to its end.
 
         Raises:
-            StoreError: The store is closed.
+            StoreError: The store is closed, or a write function calls this.
         """
-        future: Future[Any] = Future()
+        if threading.current_thread() is self._thread:
+            raise StoreError("a write function cannot start another write; use the transaction that it was given")
+        queued = _Queued(work, durable)
         with self._closing:
             if self._closed:
                 raise StoreError("the store is closed; open it again to write")
-            self._queue.put((work, future))
-        return future
+            self._queue.put(queued)
+        return queued.future
 
     def close(self) -> None:
         """Finish what is queued and end the thread."""
@@ -71,7 +87,7 @@ class Writer:
         open_ = True
         while open_:
             group, open_ = self._next_group()
-            ready = [(work, future) for work, future in group if future.set_running_or_notify_cancel()]
+            ready = [queued for queued in group if queued.future.set_running_or_notify_cancel()]
             if ready:
                 self._settle(ready)
             # Results must not live on in this frame until the next write.
@@ -79,8 +95,8 @@ class Writer:
         if self._connection is not None:
             self._connection.close()
 
-    def _next_group(self) -> tuple[list[tuple[Work, Future[Any]]], bool]:
-        group: list[tuple[Work, Future[Any]]] = []
+    def _next_group(self) -> tuple[list[_Queued], bool]:
+        group: list[_Queued] = []
         item = self._queue.get()
         while item is not None:
             group.append(item)
@@ -92,35 +108,28 @@ class Writer:
                 return group, True
         return group, False
 
-    def _settle(self, group: list[tuple[Work, Future[Any]]]) -> None:
+    def _settle(self, group: list[_Queued]) -> None:
         try:
-            outcomes = self._commit([work for work, _ in group])
+            outcomes = self._commit(group)
         except DBAPIError as error:
             reason = self._explain(error)
             reason.__cause__ = error
             outcomes = [(None, reason)] * len(group)
         except BaseException as error:  # handed to those who wait; the thread must live
             outcomes = [(None, error)] * len(group)
-        for (_, future), (result, failure) in zip(group, outcomes, strict=True):
+        for queued, (result, failure) in zip(group, outcomes, strict=True):
             if failure is None:
-                future.set_result(result)
+                queued.future.set_result(result)
             else:
-                future.set_exception(failure)
+                queued.future.set_exception(failure)
 
-    def _commit(self, group: list[Work]) -> list[tuple[Any, BaseException | None]]:
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        connection = self._connection
+    def _commit(self, group: list[_Queued]) -> list[Outcome]:
+        connection = self._connected(durable=any(queued.durable for queued in group))
         try:
             with connection.begin():
                 # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
-                if len(group) == 1:
-                    transaction = self._transaction(connection)
-                    done = [(transaction, group[0](transaction))]
-                    outcomes: list[tuple[Any, BaseException | None]] = [(done[0][1], None)]
-                    transactions = [transaction]
-                else:
-                    transactions, outcomes = self._savepoints(connection, group)
+                run = self._run_alone if len(group) == 1 else self._run_in_savepoints
+                transactions, outcomes = run(connection, group)
         except BaseException:
             if connection.invalidated or is_in_transaction(connection):
                 connection.invalidate()
@@ -130,17 +139,36 @@ class Writer:
             transaction.committed()
         return outcomes
 
-    def _savepoints(
-        self, connection: Connection, group: list[Work]
-    ) -> tuple[list[Transaction], list[tuple[Any, BaseException | None]]]:
+    def _connected(self, durable: bool) -> Connection:
+        """Give the connection, set to wait for the disk or not.
+
+        A commit that did not wait is on the disk with the next one that does: both are in the same log.
+        """
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._set = None
+        wanted = self._synchronous if durable else "normal"
+        if self._set != wanted:
+            # Through the driver: SQLAlchemy would begin a transaction, inside which this has no effect.
+            set_synchronous(self._connection, wanted)
+            self._set = wanted
+        return self._connection
+
+    def _run_alone(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
+        transaction = self._transaction(connection)
+        return [transaction], [(group[0].work(transaction), None)]
+
+    def _run_in_savepoints(
+        self, connection: Connection, group: list[_Queued]
+    ) -> tuple[list[Transaction], list[Outcome]]:
         transactions: list[Transaction] = []
-        outcomes: list[tuple[Any, BaseException | None]] = []
-        for work in group:
+        outcomes: list[Outcome] = []
+        for queued in group:
             transaction = self._transaction(connection)
             try:
                 with connection.begin_nested():
-                    result = work(transaction)
-            except Exception as error:
+                    result = queued.work(transaction)
+            except BaseException as error:  # even this must not undo what the others did
                 # A full disk rolls everything back by itself: what the others did is gone with it.
                 if not is_in_transaction(connection):
                     raise
