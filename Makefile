@@ -1,0 +1,68 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists the others.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# All paths are relative, so that a checkout may lie below a directory with spaces in its name.
+PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done),python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+SHOW := loom_client/progress.py
+TESTS ?= tests
+WORKERS ?= 2
+
+.PHONY: help demo test check static lint format types imports unit bench nightly temporal clean
+
+help: ## List the commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for your approval
+	@$(PY) -m loom_client.demo
+
+test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
+	@$(PY) -m pytest -q -n $(WORKERS) -m "not nightly" $(TESTS)
+
+check: static unit ## Lint, types, directions of imports, unit tests: under a minute
+
+static: lint types imports
+
+lint: $(VENV)/.installed
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet .
+
+format: $(VENV)/.installed ## Format the code
+	@$(PY) -m ruff format .
+
+types: $(VENV)/.installed
+	@$(PY) -I $(SHOW) "Checking types" -- $(PY) -m mypy
+
+imports: $(VENV)/.installed
+	@$(PY) -I $(SHOW) "Checking imports" -- $(VENV)/bin/lint-imports
+
+unit: $(VENV)/.installed ## Only the unit tests
+	@$(PY) -m pytest -q tests/unit
+
+bench: $(VENV)/.installed temporal ## Measure speed and size, into benchmarks/RESULTS.md
+	@$(PY) -m benchmarks
+
+nightly: $(VENV)/.installed temporal ## The long tests, too
+	@$(PY) -m pytest -q -n $(WORKERS) -m nightly $(TESTS)
+
+temporal: $(VENV)/.installed
+	@$(PY) -m loom_client.temporal_binary > /dev/null
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Loom needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
+	@$(PY) -m pip --version > /dev/null 2>&1 || $(PYTHON) -I $(SHOW) "Creating .venv" -- $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -I $(SHOW) "Installing Loom and what it needs into .venv" -- \
+	  $(PY) -m pip install --disable-pip-version-check --no-input --progress-bar off -e '.[test]'
+	@touch $@
+
+clean: ## Remove what make made; jobs and the Temporal CLI in your home directory stay
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
