@@ -35,7 +35,7 @@ class Sessions(Blobs):
     def create_session(
         self, session: str, *, job: str | None = None, parent: str | None = None, parent_entry: int | None = None
     ) -> None:
-        """Create a session, or find it there.
+        """Create a session, or find it there. Without a parent, a session that was forked is found too.
 
         Args:
             session: Its id.
@@ -55,7 +55,7 @@ class Sessions(Blobs):
             parent_id, parent_end = origin or (None, None)
             row = {"name": session, "parent": parent_id, "parent_end": parent_end, "created_at": self._millis()}
             self._execute(_ADD, row)
-        elif not _same_origin(found, origin, exact=parent_entry is not None):
+        elif origin is not None and not _same_origin(found, origin, exact=parent_entry is not None):
             raise ConflictError(f"session {session!r} exists already and was not forked there; take another id")
         if job is not None:
             self.acquire_lease(session, job)
@@ -126,8 +126,6 @@ class Sessions(Blobs):
         return row.id, end if parent_entry is None else parent_entry
 
 
-def _same_origin(found: SessionRow, origin: tuple[int, int] | None, *, exact: bool) -> bool:
-    if origin is None:
-        return found.parent is None
+def _same_origin(found: SessionRow, origin: tuple[int, int], *, exact: bool) -> bool:
     # Without a given place, "all the parent has now" was another place the first time.
     return found.parent == origin[0] and (not exact or found.parent_end == origin[1])

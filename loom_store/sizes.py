@@ -51,7 +51,10 @@ def measure_sizes(engine: Engine, path: Path) -> SizeReport:
 
 def _pages(connection: Connection) -> dict[str, int]:
     sizes: defaultdict[str, int] = defaultdict(int)
-    query = "SELECT m.tbl_name, sum(s.pgsize) FROM dbstat s JOIN sqlite_master m ON m.name = s.name GROUP BY m.name"
+    query = (
+        "SELECT coalesce(m.tbl_name, s.name), sum(s.pgsize) FROM dbstat s "
+        "LEFT JOIN sqlite_master m ON m.name = s.name GROUP BY s.name"
+    )
     for table, size in connection.exec_driver_sql(query):
         sizes[table] += size
     return dict(sizes)

@@ -176,8 +176,10 @@ def test_creating_a_session_again_is_fine_and_with_another_parent_is_not(store: 
 
     with pytest.raises(ConflictError, match="'fork' exists already"):
         store.write_sync(lambda tx: tx.create_session("fork", parent="s", parent_entry=0))
-    with pytest.raises(ConflictError, match="'fork' exists already"):
-        store.write_sync(lambda tx: tx.create_session("fork"))
+    with pytest.raises(ConflictError, match="'s' exists already"):
+        store.write_sync(lambda tx: tx.create_session("s", parent="fork"))
+    store.write_sync(lambda tx: tx.create_session("fork"))
+    assert texts(store, "fork") == ["1"]
 
 
 def test_what_is_not_there_is_named(store: Store) -> None:

@@ -1,0 +1,264 @@
+"""Effects, approvals, jobs and abort marks."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_dsl.errors import ConflictError, JobExists, NotFoundError, SessionBusy
+from loom_store import ApprovalRow, Effect, EffectStatus, Store
+from loom_store import effects as effects_module
+
+A, B = "a" * 64, "b" * 64
+T0 = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "loom.db", clock=lambda: T0.timestamp()) as opened:
+        yield opened
+
+
+def begin(store: Store, key: str = "j/1/call", arguments: str = A, **other: Any) -> Effect:
+    fields = {"job": "j", "turn": 1, "call_id": "call", "tool": "write_file", **other}
+    return store.write_sync(lambda tx: tx.begin_effect(key, arguments_digest=arguments, **fields))
+
+
+def settle(store: Store, status: EffectStatus, result: str | None = None, note: str | None = None) -> None:
+    store.write_sync(lambda tx: tx.settle_effect("j/1/call", status, result, note))
+
+
+def create_job(store: Store, job: str = "j", task: str = "do it", session: str = "s") -> bool:
+    return store.write_sync(
+        lambda tx: tx.create_job(
+            job,
+            session=session,
+            agent="researcher",
+            plan=A,
+            task=task,
+            workdir="/w",
+            namespace="default",
+            task_queue="loom",
+            created_at=T0,
+        )
+    )
+
+
+def approval(id: str = "ap_1", **other: Any) -> ApprovalRow:
+    fields = {"job": "j", "tool": "write_file", "arguments_digest": A, "summary": "writes a", "created_at": T0, **other}
+    return ApprovalRow(id=id, **fields)
+
+
+def test_an_intent_is_written_once_and_found_again(store: Store) -> None:
+    first, second = begin(store), begin(store)
+
+    assert (first.created, first.status, first.key, first.begun_at) == (
+        True,
+        "pending",
+        "j/1/call",
+        "2026-01-02T03:04:05.678Z",
+    )
+    assert not second.created
+    assert store.read_sync(lambda tx: tx.effects("j")) == [second]
+
+
+def test_an_outcome_is_kept_with_its_result(store: Store) -> None:
+    begin(store)
+    settle(store, "settled", B, "all well \ud800")
+
+    again = begin(store)
+    assert (again.created, again.status, again.result_digest, again.note) == (False, "settled", B, "all well \ud800")
+    assert again.settled_at == "2026-01-02T03:04:05.678Z"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "allowed"),
+    [
+        ("settled", "settled", True),
+        ("unknown", "settled", True),
+        ("unknown", "failed", True),
+        ("failed", "failed", True),
+        ("settled", "failed", False),
+        ("settled", "unknown", False),
+        ("failed", "settled", False),
+        ("cancelled", "settled", False),
+    ],
+)
+def test_a_known_outcome_stays_and_an_unknown_one_may_become_known(
+    store: Store, first: EffectStatus, second: EffectStatus, allowed: bool
+) -> None:
+    begin(store)
+    settle(store, first)
+    if allowed:
+        settle(store, second)
+    else:
+        with pytest.raises(ConflictError, match=f"is {first} already and cannot become {second}"):
+            settle(store, second)
+    assert begin(store).status == (second if allowed else first)
+
+
+def test_one_key_cannot_stand_for_two_calls(store: Store) -> None:
+    begin(store)
+    with pytest.raises(ConflictError, match="give every call a key of its own"):
+        begin(store, arguments=B)
+    with pytest.raises(ConflictError, match="stands for write_file"):
+        begin(store, tool="edit_file")
+
+
+def test_two_keys_with_the_same_number_are_two_effects(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects_module, "key_hash", lambda key: 7)
+    assert begin(store, "j/1/a").created
+    assert begin(store, "j/1/b").created
+    assert [effect.key for effect in store.read_sync(lambda tx: tx.effects("j"))] == ["j/1/a", "j/1/b"]
+
+
+def test_a_call_id_that_is_no_proper_text_has_its_effect_too(store: Store) -> None:
+    assert begin(store, "j/1/\ud800", call_id="\ud800").created
+    assert not begin(store, "j/1/\ud800", call_id="\ud800").created
+
+
+def test_settling_what_was_not_begun_is_refused(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="j/1/call"):
+        settle(store, "settled")
+    begin(store)
+    with pytest.raises(ValueError, match="not as 'pending'"):
+        settle(store, "pending")
+
+
+def test_an_approval_is_listed_until_it_is_decided(store: Store) -> None:
+    row = approval(arguments={"path": "a"}, expires_at="2026-01-03T00:00:00Z", policy={"on_expiry": "deny"}, turn=3)
+    store.write_sync(lambda tx: tx.upsert_approval(row))
+    store.write_sync(lambda tx: tx.upsert_approval(approval("ap_2", job="k")))
+
+    pending = store.read_sync(lambda tx: tx.approvals(status="pending"))
+    assert [found["id"] for found in pending] == ["ap_1", "ap_2"]
+    assert {name: pending[0][name] for name in ("job", "status", "arguments", "expires_at", "created_at", "turn")} == {
+        "job": "j",
+        "status": "pending",
+        "arguments": {"path": "a"},
+        "expires_at": "2026-01-03T00:00:00.000Z",
+        "created_at": "2026-01-02T03:04:05.678Z",
+        "turn": 3,
+    }
+
+    assert store.write_sync(lambda tx: tx.decide_approval("ap_1", "approved", "approve", "ann", T0, "fine"))
+    assert [found["id"] for found in store.read_sync(lambda tx: tx.approvals(status="pending"))] == ["ap_2"]
+    assert [found["id"] for found in store.read_sync(lambda tx: tx.approvals(job="j"))] == ["ap_1"]
+    decided = store.read_sync(lambda tx: tx.approval("ap_1"))
+    assert decided is not None
+    assert (decided["status"], decided["choice"], decided["by"], decided["message"]) == (
+        "approved",
+        "approve",
+        "ann",
+        "fine",
+    )
+
+
+def test_the_first_decision_stays(store: Store) -> None:
+    store.write_sync(lambda tx: tx.upsert_approval(approval()))
+    assert store.write_sync(lambda tx: tx.decide_approval("ap_1", "rejected", by="ann"))
+    assert not store.write_sync(lambda tx: tx.decide_approval("ap_1", "approved", by="bob"))
+    store.write_sync(lambda tx: tx.upsert_approval(approval(summary="again")))
+
+    found = store.read_sync(lambda tx: tx.approval("ap_1"))
+    assert found is not None
+    assert (found["status"], found["by"], found["summary"]) == ("rejected", "ann", "writes a")
+
+
+def test_a_pending_request_can_be_written_anew(store: Store) -> None:
+    store.write_sync(lambda tx: tx.upsert_approval(approval()))
+    store.write_sync(lambda tx: tx.upsert_approval(approval(summary="edited")))
+    assert [found["summary"] for found in store.read_sync(lambda tx: tx.approvals())] == ["edited"]
+
+
+def test_deciding_an_unknown_approval_is_refused(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="'ap_9'"):
+        store.write_sync(lambda tx: tx.decide_approval("ap_9", "approved"))
+    assert store.read_sync(lambda tx: tx.approval("ap_9")) is None
+
+
+def test_starting_the_same_job_twice_is_one_job_and_another_is_refused(store: Store) -> None:
+    assert create_job(store)
+    assert not create_job(store)
+    with pytest.raises(JobExists, match="'j' exists already with another task;"):
+        create_job(store, task="something else")
+
+
+def test_a_job_shows_what_was_updated(store: Store) -> None:
+    create_job(store, task="größer \ud800")
+    waiting = {"for": "approval", "id": "ap_1"}
+    store.write_sync(lambda tx: tx.update_job("j", state="awaiting_human", waiting=waiting, paused_by="ann"))
+    store.write_sync(
+        lambda tx: tx.update_job("j", waiting=None, result={"text": "\ud800"}, status="completed", ended_at=T0)
+    )
+
+    job = store.read_sync(lambda tx: tx.job("j"))
+    assert job == {
+        "job": "j",
+        "session": "s",
+        "agent": "researcher",
+        "plan": A,
+        "task": "größer \ud800",
+        "workdir": "/w",
+        "namespace": "default",
+        "task_queue": "loom",
+        "state": "awaiting_human",
+        "status": "completed",
+        "paused_by": "ann",
+        "waiting": None,
+        "result": {"text": "\ud800"},
+        "abort": None,
+        "created_at": "2026-01-02T03:04:05.678Z",
+        "ended_at": "2026-01-02T03:04:05.678Z",
+    }
+
+
+def test_jobs_are_listed_with_the_newest_first(store: Store) -> None:
+    for name in "abc":
+        create_job(store, name)
+    store.write_sync(lambda tx: tx.append_events("only-events", "k", [{"t": "state"}]))
+    store.write_sync(lambda tx: tx.update_job("b", status="completed"))
+
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs())] == ["c", "b", "a"]
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs(limit=1))] == ["c"]
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs(status="completed"))] == ["b"]
+    assert store.read_sync(lambda tx: tx.job("only-events")) is None
+
+
+def test_updating_what_is_not_there_is_refused(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="no job 'j'"):
+        store.write_sync(lambda tx: tx.update_job("j", state="idle"))
+    create_job(store)
+    with pytest.raises(TypeError, match="no field plan"):
+        store.write_sync(lambda tx: tx.update_job("j", plan=B))
+
+
+def test_a_time_without_a_zone_is_refused(store: Store) -> None:
+    create_job(store)
+    with pytest.raises(ValueError, match="no time zone"):
+        store.write_sync(lambda tx: tx.update_job("j", ended_at=datetime(2026, 1, 1)))
+
+
+def test_a_job_that_has_ended_holds_no_session(store: Store) -> None:
+    create_job(store)
+    store.write_sync(lambda tx: tx.create_session("s", job="j"))
+    with pytest.raises(SessionBusy):
+        store.write_sync(lambda tx: tx.acquire_lease("s", "k"))
+
+    store.write_sync(lambda tx: tx.update_job("j", ended_at=T0))
+    store.write_sync(lambda tx: tx.acquire_lease("s", "k"))
+
+
+def test_an_abort_mark_can_come_before_the_job_and_the_first_stays(store: Store) -> None:
+    assert store.read_sync(lambda tx: tx.abort_requested("j")) is None
+    store.write_sync(lambda tx: tx.request_abort("j", "enough", "ann"))
+    store.write_sync(lambda tx: tx.request_abort("j", "other", "bob"))
+    create_job(store)
+
+    mark = {"reason": "enough", "by": "ann", "at": "2026-01-02T03:04:05.678Z"}
+    assert store.read_sync(lambda tx: tx.abort_requested("j")) == mark
+    job = store.read_sync(lambda tx: tx.job("j"))
+    assert job is not None
+    assert job["abort"] == mark
