@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
@@ -108,11 +108,11 @@ class Store:
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function that sees one moment of the store and cannot write."""
-        return await asyncio.wrap_future(self._readers.submit(self._read, work))
+        return await asyncio.wrap_future(self._submit_read(lambda: self._read(work)))
 
     def read_sync(self, work: Callable[[Transaction], T]) -> T:
         """Do as `read` does, and block the calling thread."""
-        return self._readers.submit(self._read, work).result()
+        return self._submit_read(lambda: self._read(work)).result()
 
     def cached_blob(self, digest: str) -> bytes | None:
         """Give a content if it is in memory, without waiting."""
@@ -120,7 +120,7 @@ class Store:
 
     def size_report(self) -> SizeReport:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""
-        return self._readers.submit(lambda: measure_sizes(self._read_engine, self.path)).result()
+        return self._submit_read(lambda: measure_sizes(self._read_engine, self.path)).result()
 
     def close(self) -> None:
         """Finish what is queued and close the file. Closing again changes nothing."""
@@ -168,6 +168,12 @@ class Store:
                 time.sleep(0.02)
             else:
                 return
+
+    def _submit_read(self, call: Callable[[], T]) -> Future[T]:
+        try:
+            return self._readers.submit(call)
+        except RuntimeError as error:  # what the executor says after its shutdown
+            raise StoreError("the store is closed; open it again to read") from error
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         try:
