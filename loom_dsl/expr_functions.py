@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-
 _KINDS: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 

@@ -13,6 +13,8 @@ from loom_dsl.plan import condition
 if TYPE_CHECKING:
     from loom_dsl.machine import Machine
 
+ANNOUNCE = "loom.approval.announce"
+"""Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
 MOST_ITEMS = 1_000
 """Items of one map inside a workflow; more belong in child workflows."""
 
@@ -109,6 +111,10 @@ def _enter_approval(machine: "Machine", token: Token, node: Approval, names: dic
         choices=list(node.approval.choices),
         expires_at=deadline,
     )
+    at = f"~announce/{token.at}"
+    machine.side_work[at] = None
+    arguments = {"approval_id": name, "request": request}
+    machine.command(RunActivity(at=at, activity=ANNOUNCE, arguments=arguments, timeout=30.0))
     if deadline is not None:
         machine.command(StartTimer(at=token.at, when=deadline))
 

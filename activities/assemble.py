@@ -1,0 +1,98 @@
+"""Context assembly: what the model is going to read, chosen by priority and within the token budget."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+
+from activities.observe import store_events
+from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import Transcript
+from loom_dsl.agent import Agent, call_name
+from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
+from loom_dsl.messages import legal_groups
+from loom_store.rows import NewEntry
+from loom_store.transaction import Transaction
+
+LAST_TURN = "This is the last turn that the limits allow. Give the best answer you can with what you have now."
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A message to append: its text, or where the store has it."""
+
+    key: str
+    role: str
+    text: str
+    ref: str
+
+
+class Assemble:
+    """The activity ``loom.context.assemble``."""
+
+    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
+        self._runtime, self._transcript = runtime, transcript
+
+    @activity.defn(name="loom.context.assemble")
+    async def assemble(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Append what was injected, then choose. Equal entries and agent give an equal context.
+
+        Returns:
+            The end of the entry range, and the context: digest of the system message, ranges of entries, tokens.
+        """
+        call = Call.of(envelope)
+        facts = await self._runtime.facts(call.job)
+        new = self._new_entries(call)
+        system = system_message(facts.agent, facts)
+        end, name = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
+        messages = await self._transcript.messages(call.session, end)
+        budget = facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent)
+        heads = [{"role": role} for _, _, role in messages]
+        first = next((i for i, head in enumerate(heads) if head["role"] == "user"), None)
+        ranges = select_messages([size for _, size, _ in messages], budget, legal_groups(heads), first)
+        return {"entries": end, "context": {"system": name, "ranges": ranges}}
+
+    def _new_entries(self, call: Call) -> list[_New]:
+        new = [
+            _New(f"{call.job}/inject/{message['id']}", "user", message.get("text", ""), message.get("ref", ""))
+            for message in call.arguments.get("inject", [])
+        ]
+        if call.arguments.get("last") and call.turn > 0:
+            new.append(_New(f"{call.job}/{call.turn}/last", "system", LAST_TURN, ""))
+        return new
+
+    def _tool_tokens(self, agent: Agent) -> int:
+        specs = [self._runtime.registry.spec(tool) for tool in self._runtime.registry.resolve_all(agent.tools)]
+        return estimate_tokens(json.dumps(specs)) if specs else 0
+
+
+def system_message(agent: Agent, facts: JobFacts) -> str:
+    """Give the one leading system message.
+
+    Raises:
+        ContextLengthExceeded: The instructions alone are over the budget.
+    """
+    names = [call_name(reference) for reference in agent.tools]
+    tools = f"Tools you may call now: {', '.join(names)}." if names else ""
+    parts = [
+        Component(name="base_instructions", content=agent.instructions, priority=ComponentPriority.CRITICAL),
+        Component(
+            name="environment",
+            content=f"Working directory: {facts.workdir}. Paths are relative to it." if names else "",
+            priority=ComponentPriority.HIGH,
+            truncatable=True,
+        ),
+        Component(name="tools", content=tools, priority=ComponentPriority.MEDIUM),
+    ]
+    return assemble(parts, agent.limits.max_context_tokens).text
+
+
+def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> tuple[int, str]:
+    store_events(tx, call)
+    end = call.arguments["entries"]
+    for item in new:
+        text = tx.get_blob(item.ref).decode() if item.ref else item.text
+        entry = NewEntry(kind="message", head={"role": item.role}, content=text, job=call.job, turn=call.turn)
+        end = max(end, tx.append_entries(call.session, item.key, [entry]).end)
+    return end, tx.put_blob(system.encode())

@@ -1,0 +1,116 @@
+"""The ends of a turn and of a job: tool messages into the session, and the result."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio import activity
+
+from activities.observe import store_events
+from activities.runtime import Call, Runtime
+from activities.transcript import PRIVATE
+from loom_dsl.errors import OutcomeUnknown
+from loom_dsl.messages import CANCELLED, call_ids, close_orphans
+from loom_dsl.run import ErrorInfo, RecursionStats, RunResult, RunUsage
+from loom_dsl.turn import TurnState
+from loom_store.rows import Entry, NewEntry
+from loom_store.transaction import Transaction
+
+MOST_ANSWER = 32 * 1024
+"""Characters of an answer in the workflow's result; a longer one is cut there and whole in the store."""
+MOST_RECURSIONS = 200
+_LIMITS = {
+    "max_iterations": "the limit of {0} iterations was reached",
+    "max_tool_calls": "the limit of tool calls was reached",
+    "max_tool_rounds": "the limit of tool rounds was reached",
+    "max_cost": "the cost limit was reached",
+    "max_run_duration": "the time limit was reached",
+}
+
+
+class Conclude:
+    """Activities that end a turn and a job."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @activity.defn(name="loom.turn.feedback")
+    async def feedback(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Append the tool messages in call order, in one transaction."""
+        call = Call.of(envelope)
+        return {"entries": await self._runtime.store.write(lambda tx: _append_results(tx, call))}
+
+    @activity.defn(name="loom.job.result")
+    async def result(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Settle what is open in the session, and say how the job went."""
+        call = Call.of(envelope)
+        return await self._runtime.store.write(lambda tx: _conclude(tx, call))
+
+
+def _append_results(tx: Transaction, call: Call) -> int:
+    store_events(tx, call)
+    entries = []
+    for item, result in zip(call.arguments["calls"], call.arguments["results"], strict=True):
+        head: dict[str, Any] = {"role": "tool", "tool_call_id": item["id"]}
+        if result["status"] != "success":
+            head[PRIVATE] = {"status": result["status"], "code": result["code"]}
+        content = tx.get_blob(result["content"]).decode()
+        entries.append(NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn))
+    return tx.append_entries(call.session, call.key, entries).end
+
+
+def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
+    store_events(tx, call)
+    given = call.arguments
+    fields = {key: value for key, value in given["turn"].items() if key in TurnState.model_fields}
+    turn = TurnState.from_dict(fields)
+    _close_orphans(tx, call, turn)
+    answer, digest = _answer(tx, call, turn)
+    code = given.get("code")
+    message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations)
+    stats = RecursionStats.of_turn(turn)
+    cut = answer if len(answer) <= MOST_ANSWER else answer[:MOST_ANSWER] + "\n[... the rest is in the store]"
+    result = RunResult(
+        session_id=call.session,
+        run_id=call.job,
+        status=given["status"],
+        answer=cut,
+        error=ErrorInfo(code=code, message=message) if code else None,
+        usage=RunUsage.of_turn(turn),
+        recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MOST_RECURSIONS:]}),
+        partial=given["status"] != "completed",
+    )
+    dumped = result.model_dump(mode="json", exclude_defaults=True)
+    if tx.job(call.job) is not None:
+        tx.update_job(call.job, result=dumped)
+    return {"result": dumped, "content": digest, "error": dumped.get("error")}
+
+
+def _tail(tx: Transaction, session: str, start: int = 0) -> Sequence[Entry]:
+    return [entry for entry in tx.read_entries(session, start) if entry.kind == "message"]
+
+
+def _close_orphans(tx: Transaction, call: Call, turn: TurnState) -> None:
+    entries = _tail(tx, call.session, max(0, turn.entries - 1))
+    asked = next((i for i in reversed(range(len(entries))) if call_ids(entries[i].head)), None)
+    if asked is None:
+        return
+    owner = entries[asked]
+    missing = close_orphans([entry.head for entry in entries[asked:]])
+    effects = {effect.call_id: effect for effect in tx.effects(call.job) if effect.turn == owner.turn}
+    new = []
+    for head in missing:
+        effect = effects.get(head["tool_call_id"])
+        lost = effect is not None and effect.status in ("pending", "unknown")
+        content = f"Error (outcome_unknown): {OutcomeUnknown().message}" if lost else CANCELLED
+        kept = {"role": "tool", "tool_call_id": head["tool_call_id"], PRIVATE: {"status": "error", "code": "cancelled"}}
+        new.append(NewEntry(kind="message", head=kept, content=content, job=call.job, turn=call.turn))
+    if new:
+        tx.append_entries(call.session, f"{call.job}/{owner.turn}/orphans", new)
+
+
+def _answer(tx: Transaction, call: Call, turn: TurnState) -> tuple[str, str]:
+    """The last text that the model wrote in this job, and its digest."""
+    for entry in reversed(_tail(tx, call.session)):
+        if entry.job == call.job and entry.head.get("role") == "assistant" and entry.content_digest:
+            return tx.get_blob(entry.content_digest).decode(), entry.content_digest
+    return "", tx.put_blob(b"")

@@ -1,0 +1,58 @@
+"""Turns every failure of an activity into a code and redacted text, before it enters the history."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from loom_dsl.errors import LoomError
+from loom_dsl.redaction import redact
+
+LONGEST = 2_000
+"""Characters of a failure's message that are kept."""
+LONGEST_DELAY = 60.0
+"""Seconds that a provider may make a job wait; a longer retry-after is cut to this."""
+
+
+class Failures(Interceptor):
+    """The interceptor of a worker. `secrets` are masked in messages."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._secrets = secrets
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Wrap one activity."""
+        return _Inbound(next, self._secrets)
+
+
+class _Inbound(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, secrets: Mapping[str, str]) -> None:
+        super().__init__(next)
+        self._secrets = secrets
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        try:
+            return await self.next.execute_activity(input)
+        except (ApplicationError, CancelledError, asyncio.CancelledError):
+            raise
+        except LoomError as error:
+            raise self._told(error) from None
+        except Exception as error:
+            activity.logger.exception("an activity failed in a way that Loom does not know")
+            raise ApplicationError(self._text(f"{type(error).__name__}: {error}"), type="internal") from None
+
+    def _told(self, error: LoomError) -> ApplicationError:
+        delay = getattr(error, "retry_after", None)
+        return ApplicationError(
+            self._text(error.message),
+            type=error.code,
+            non_retryable=not error.retryable,
+            next_retry_delay=timedelta(seconds=min(delay, LONGEST_DELAY)) if delay is not None else None,
+        )
+
+    def _text(self, message: str) -> str:
+        return redact(message, self._secrets)[:LONGEST]

@@ -1,0 +1,141 @@
+"""What activities work with: the store, the tools, the models, and the facts of a job that never change."""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+
+from activities.registry import ToolRegistry
+from loom_dsl.agent import Agent
+from loom_dsl.errors import NotFoundError, PermissionDenied
+from loom_dsl.plan import Plan
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+
+MOST_FACTS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What is fixed for a job's whole life."""
+
+    plan: Plan
+    agent: Agent
+    workdir: Path
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the workflow gave an activity.
+
+    Attributes:
+        job: The job's id.
+        turn: Number of the turn.
+        at: Name of the execution.
+        session: Id of the conversation.
+        arguments: The node's mapped ``with``.
+        batches: Event batches to store first: ``[[sequence, [event, …]], …]``.
+    """
+
+    job: str
+    turn: int
+    at: str
+    session: str
+    arguments: dict[str, Any]
+    batches: list[Any]
+
+    @classmethod
+    def of(cls, envelope: Mapping[str, Any]) -> "Call":
+        """Read the activity's argument."""
+        return cls(
+            job=activity.info().workflow_id or "",
+            turn=envelope.get("turn", 0),
+            at=envelope["at"],
+            session=envelope.get("session", ""),
+            arguments=envelope["with"],
+            batches=envelope.get("events", []),
+        )
+
+    @property
+    def key(self) -> str:
+        """Names this execution over all jobs; the same for every attempt."""
+        return f"{self.job}/{self.turn}/{self.at}"
+
+
+@dataclass(slots=True)
+class Runtime:
+    """One worker's means.
+
+    Attributes:
+        root: Working directories must lie under it.
+        on_approval: Command or URL that is told of a new approval, or empty.
+        secrets: Names and values that never enter the store, history or events.
+        environment: Where endpoints and credentials of models are looked up.
+    """
+
+    store: Store
+    registry: ToolRegistry
+    root: Path
+    on_approval: str = ""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    _facts: OrderedDict[str, JobFacts] = field(default_factory=OrderedDict)
+
+    async def facts(self, job: str) -> JobFacts:
+        """Give what is fixed for a job.
+
+        Raises:
+            NotFoundError: This store does not know the job.
+            PermissionDenied: The job's working directory is not under the worker's root.
+        """
+        known = self._facts.get(job)
+        if known is not None:
+            return known
+        row, text = await self.store.read(lambda tx: _job_and_plan(tx, job))
+        plan = Plan.load(text)
+        workdir = Path(row["workdir"])
+        if not workdir.resolve().is_relative_to(self.root.resolve()):
+            raise PermissionDenied(
+                f"the job works in {workdir}, which is not under this worker's root {self.root}; "
+                "start the worker with --root at a directory above it"
+            )
+        facts = JobFacts(plan, Agent.from_plan_data(plan.agent), workdir, row["session"])
+        self._facts[job] = facts
+        if len(self._facts) > MOST_FACTS:
+            self._facts.popitem(last=False)
+        return facts
+
+
+def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
+    row = tx.job(job)
+    if row is None:
+        raise NotFoundError(f"this store does not know the job {job!r}; worker and client must share one store")
+    return row, tx.get_blob(row["plan"]).decode()
+
+
+class Heartbeats:
+    """Beats while an activity works, so that the server notices a lost worker and we notice a cancel."""
+
+    def __init__(self, every: float = 0.25) -> None:
+        self._every = every
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Heartbeats":
+        if not activity.info().is_local:
+            self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(self._every)

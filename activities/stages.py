@@ -1,0 +1,223 @@
+"""The stages of a tool call before and after it runs: discover, validate, authorize, check_cancel, format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+
+from activities.observe import store_events
+from activities.runtime import Call, JobFacts, Runtime
+from activities.workspace import Workspace
+from loom_dsl.agent import call_name
+from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.errors import LoomError, ToolNotFound, ToolUnavailable
+from loom_dsl.permissions import ToolTraits, Verdict, decide, traits_of
+from loom_dsl.redaction import mask_known, redact
+from loom_dsl.tool_result import ToolMessage, failure, refusal, success
+from loom_dsl.tools import Arguments, Tool, ToolContext, validate_arguments
+from loom_dsl.validation import suggest
+from loom_store.transaction import Transaction
+
+MOST_SUMMARY = 300
+
+
+class Calls:
+    """What all stages need to know about one call."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def tool(self, facts: JobFacts, name: str) -> Tool:
+        """Find the tool that the model named.
+
+        Raises:
+            ToolNotFound: The agent has no tool of that name.
+            ToolUnavailable: It cannot be used now.
+        """
+        for reference in facts.agent.tools:
+            if call_name(reference) == name:
+                tool = self.runtime.registry.resolve(reference)
+                if tool.is_available is not None and not tool.is_available():
+                    raise ToolUnavailable(f"the tool {name} is not available now")
+                return tool
+        known = [call_name(reference) for reference in facts.agent.tools]
+        hint = suggest(name, known)
+        listed = f"the tools are {', '.join(known)}" if known else "there are no tools"
+        raise ToolNotFound(f"there is no tool {name!r}; {hint or listed}")
+
+    async def raw_arguments(self, call: Call) -> str:
+        """What the model sent as arguments of this call."""
+        item = call.arguments["call"]
+        entries = await self.runtime.store.read(lambda tx: tx.read_entries(call.session, item["e"], item["e"] + 1))
+        raw: str = entries[0].head["tool_calls"][item["i"]]["function"]["arguments"]
+        return raw
+
+    async def arguments(self, call: Call, tool: Tool) -> Arguments:
+        """The validated arguments: those that were approved, where somebody was asked."""
+        name = call.arguments.get("arguments")
+        if name:
+            text = await self.runtime.store.read(lambda tx: tx.get_blob(name))
+            value: Arguments = json.loads(text)
+            return value
+        return validate_arguments(tool, await self.raw_arguments(call))
+
+    def verdict(self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments) -> Verdict:
+        """Ask the policy. Somebody's approval stands in for a rule that asks, never for one that denies."""
+        verdict = decide(
+            facts.agent.permissions, self.traits(facts, tool, arguments), arguments, call.arguments["remembered"]
+        )
+        if verdict.decision == "ask" and call.arguments.get("approved"):
+            return verdict.model_copy(update={"decision": "allow"})
+        return verdict
+
+    def traits(self, facts: JobFacts, tool: Tool, arguments: Arguments) -> ToolTraits:
+        """What the policy looks at."""
+        workspace = Workspace(facts.workdir)
+        reference = next(ref for ref in facts.agent.tools if call_name(ref) == tool.name)
+        return traits_of(
+            tool,
+            arguments,
+            builtin=":" not in reference,
+            working_dir=str(facts.workdir),
+            real_path=workspace.real_path,
+            reference=reference if ":" in reference else "",
+        )
+
+
+class Stages:
+    """The stages that only look: each is an activity of its own, local by default."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self._calls = runtime, Calls(runtime)
+
+    @activity.defn(name="loom.tool.discover")
+    async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Find the tool and ask whether it is available."""
+        call = await self._begin(envelope)
+        try:
+            self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
+        except LoomError as error:
+            return _failed(error)
+        return {"ok": True}
+
+    @activity.defn(name="loom.tool.validate")
+    async def validate(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments; those of a call that changes something, or that were edited, are kept as approved."""
+        call = await self._begin(envelope)
+        edited = call.arguments.get("edited")
+        try:
+            tool = self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
+            arguments = validate_arguments(tool, edited if edited is not None else await self._calls.raw_arguments(call))
+        except LoomError as error:
+            return _failed(error)
+        if tool.read_only and edited is None:
+            return {"ok": True, "arguments": None}
+        text = mask_known(canonical_json(arguments), self._runtime.secrets).encode()
+        return {"ok": True, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
+
+    @activity.defn(name="loom.tool.authorize")
+    async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Decide by policy; where it asks, describe the call for a human."""
+        call = await self._begin(envelope)
+        facts = await self._runtime.facts(call.job)
+        try:
+            tool = self._calls.tool(facts, call.arguments["call"]["name"])
+            arguments = await self._calls.arguments(call, tool)
+            verdict = self._calls.verdict(call, facts, tool, arguments)
+        except LoomError as error:
+            return {"decision": "deny", **_failed(error)}
+        if verdict.decision == "deny":
+            return {"decision": "deny", "ok": False, "code": "permission_denied", "message": verdict.reason}
+        if verdict.decision == "allow":
+            return {"decision": "allow", "rule": verdict.rule}
+        return {"decision": "ask", "request": await self._request(call, facts, tool, arguments, verdict)}
+
+    @activity.defn(name="loom.tool.check_cancel")
+    async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Look at the abort mark: a signal reaches the workflow only with its next task."""
+        call = await self._begin(envelope)
+        mark = await self._runtime.store.read(lambda tx: tx.abort_requested(call.job))
+        if mark is not None:
+            return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
+        return {"ok": True}
+
+    @activity.defn(name="loom.tool.format")
+    async def format(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Make the tool message, whatever happened, and tell watchers."""
+        call = Call.of(envelope)
+        return await self._runtime.store.write(lambda tx: self._format(tx, call))
+
+    def _format(self, tx: Transaction, call: Call) -> dict[str, Any]:
+        store_events(tx, call)
+        item, outcome = call.arguments["call"], call.arguments["outcome"]
+        message = self._message(tx, outcome)
+        content = tx.put_blob(redact(message.content, self._runtime.secrets).encode())
+        event = {
+            "t": "tool_result",
+            "n": call.turn,
+            "tool_call_id": item["id"],
+            "tool": item["name"],
+            "status": message.status,
+            "content": {"$blob": content},
+        }
+        if message.code:
+            event |= {"code": message.code}
+        if outcome.get("ms") is not None:
+            event |= {"ms": outcome["ms"]}
+        tx.append_events(call.job, f"{call.turn}/{call.at}", [event])
+        return {"id": item["id"], "status": message.status, "code": message.code, "content": content}
+
+    def _message(self, tx: Transaction, outcome: dict[str, Any]) -> ToolMessage:
+        if "choice" in outcome:
+            return refusal(outcome)
+        if outcome.get("ok"):
+            return success(tx.get_blob(outcome["output"]).decode())
+        return failure(outcome["code"], outcome["message"])
+
+    async def _begin(self, envelope: dict[str, Any]) -> Call:
+        call = Call.of(envelope)
+        if call.batches:
+            await self._runtime.store.write(lambda tx: store_events(tx, call))
+        return call
+
+    async def _request(
+        self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments, verdict: Verdict
+    ) -> dict[str, Any]:
+        text = canonical_json(arguments)
+        secrets = self._runtime.secrets
+        summary = tool.summarise(arguments) if tool.summarise else f"{tool.name}({text})"
+        request: dict[str, Any] = {
+            "tool": tool.name,
+            "call_id": call.arguments["call"]["id"],
+            "arguments": digest(mask_known(text, secrets)),
+            "summary": redact(summary, secrets)[:MOST_SUMMARY],
+            "reason": verdict.reason[:MOST_SUMMARY],
+            "rule": _rule_for(tool, arguments),
+            "risk": str(tool.risk),
+            "requester": f"agent {facts.agent.name}",
+        }
+        preview = _preview(tool, arguments, facts.workdir, call) if tool.preview else ""
+        blobs = [mask_known(text, secrets).encode(), *([redact(preview, secrets).encode()] if preview else [])]
+        names = await self._runtime.store.write(lambda tx: [tx.put_blob(blob) for blob in blobs])
+        if preview:
+            request["preview"] = names[1]
+        return request
+
+
+def _preview(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str:
+    assert tool.preview is not None
+    try:
+        return tool.preview(arguments, ToolContext(working_dir=workdir, job=call.job, turn=call.turn))
+    except LoomError as error:
+        return f"(no preview: {error.message})"
+
+
+def _rule_for(tool: Tool, arguments: Arguments) -> str:
+    """The narrowest rule that covers this call again: what `remember: job` keeps."""
+    paths = [arguments[name] for name in tool.path_arguments if isinstance(arguments.get(name), str)]
+    return f"{tool.name}({paths[0]})" if len(paths) == 1 else tool.name
+
+
+def _failed(error: LoomError) -> dict[str, Any]:
+    return {"ok": False, "code": error.code, "message": error.message}

@@ -1,0 +1,73 @@
+"""Connecting: a Temporal client and the store, opened together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import temporalio.service
+from temporalio.client import Client
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from activities.plan_claim import data_converter
+from loom_client.client import Loom
+from loom_client.settings import Settings
+from loom_dsl.errors import ConfigurationError
+from loom_store.store import Store
+
+
+@asynccontextmanager
+async def connect(settings: Settings | None = None, **overrides: Any) -> AsyncIterator[Loom]:
+    """Connect to Loom.
+
+    Args:
+        settings: Where everything is; from the environment when absent.
+        overrides: Single settings, such as ``address="127.0.0.1:7233"``.
+
+    Raises:
+        ConfigurationError: No server answers, or the namespace does not exist there.
+        LoomError: The store cannot be used.
+    """
+    chosen = (settings or Settings()).model_copy(update=overrides)
+    with Store.open(chosen.store_path()) as store:
+        yield Loom(await temporal(chosen, store), store, chosen)
+
+
+async def temporal(settings: Settings, store: Store) -> Client:
+    """Connect to the Temporal server, trying for a few seconds.
+
+    Raises:
+        ConfigurationError: No server answers, or the namespace does not exist there.
+    """
+    try:
+        async for attempt in AsyncRetrying(
+            stop=stop_after_delay(settings.connect_seconds),
+            wait=wait_exponential(multiplier=0.1, max=1),
+            retry=retry_if_exception_type((RuntimeError, temporalio.service.RPCError)),
+            reraise=True,
+        ):
+            with attempt:
+                client = await Client.connect(
+                    settings.address, namespace=settings.namespace, data_converter=data_converter(store)
+                )
+    except (RuntimeError, temporalio.service.RPCError):
+        raise ConfigurationError(
+            f"no Temporal server answers at {settings.address}; start one with `loom dev`, "
+            "or set LOOM_ADDRESS (--address)"
+        ) from None
+    await _check_namespace(client)
+    return client
+
+
+async def _check_namespace(client: Client) -> None:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except temporalio.service.RPCError as error:
+        if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
+            raise
+        raise ConfigurationError(
+            f"the Temporal server at {client.service_client.config.target_host} has no namespace "
+            f"{client.namespace!r}; create it with `temporal operator namespace create -n {client.namespace}`, "
+            "or set LOOM_NAMESPACE (--namespace)"
+        ) from None

@@ -1,0 +1,63 @@
+"""From what happened to a tool call to the message that the model reads (mission C2, C4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from loom_dsl.redaction import cut_middle
+
+LIMIT = 10_000
+"""Characters of a tool message; the middle of a longer output is cut out."""
+_ADVICE: Mapping[str, str] = {
+    "validation_error": "Check the types and the format of the arguments, then call again.",
+    "timeout": "Make the call simpler or split it, then call again.",
+    "permission_denied": "This needs authorization. Do not repeat this call; go on without it or say what you need.",
+    "tool_not_found": "Use one of the tools that you were given.",
+    "tool_unavailable": "Find another way, or report it.",
+    "outcome_unknown": "It may have happened or not. Check before you do anything that depends on it; do not repeat it.",
+    "approval_expired": "Nobody decided in time, so it was not done. Go on without it.",
+    "aborted": "The job is being ended.",
+}
+_OTHER = "Find another way, or report it. Do not repeat this call unchanged."
+RECOVERABLE = frozenset({"validation_error", "timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """What the model reads, and its status.
+
+    Attributes:
+        status: ``success``, ``warning`` or ``error``.
+        code: Why not success, or empty.
+        content: The text.
+        cut: Whether output was left out.
+    """
+
+    status: Literal["success", "warning", "error"]
+    code: str
+    content: str
+    cut: bool = False
+
+
+def success(output: str, limit: int = LIMIT) -> ToolMessage:
+    """The message of a call that gave an output."""
+    if not output.strip():
+        return ToolMessage("warning", "empty_response", "The tool ran and gave no output.")
+    text, cut = cut_middle(output, limit)
+    return ToolMessage("success", "", text, cut)
+
+
+def failure(code: str, message: str) -> ToolMessage:
+    """The message of a call that failed: what happened, and what to do."""
+    text, _ = cut_middle(message, LIMIT)
+    return ToolMessage("error", code, f"Error ({code}): {text}\n{_ADVICE.get(code, _OTHER)}")
+
+
+def refusal(decision: Mapping[str, Any]) -> ToolMessage:
+    """The message of a call that a human did not approve."""
+    if decision["choice"] == "expired":
+        return failure("approval_expired", "nobody approved this call before its deadline")
+    by = f" by {decision['by']}" if decision.get("by") else ""
+    reason = f": {decision['message']}" if decision.get("message") else "."
+    text = f"The call was rejected{by}{reason}\nDo not repeat this call unchanged."
+    return ToolMessage("error", "rejected", text)

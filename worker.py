@@ -1,0 +1,126 @@
+"""The composition root of the serving side: ``python worker.py`` is ``loom worker``."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import activities
+import workflows
+from activities.interceptor import Failures
+from activities.plan_claim import data_converter
+from activities.registration import activities_of
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_dsl.errors import ConfigurationError
+from loom_store.store import Store
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from workflows.graph import GraphWorkflow
+
+PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
+BEAT = timedelta(milliseconds=500)
+
+
+def check_packages() -> None:
+    """Make sure that `workflows` and `activities` are ours: other distributions own these names too.
+
+    Raises:
+        ConfigurationError: Another package shadows one of them.
+    """
+    home = Path(__file__).resolve().parent
+    for package in (workflows, activities):
+        place = Path(str(package.__file__)).resolve().parent
+        if place.parent != home:
+            raise ConfigurationError(
+                f"the package `{package.__name__}` is taken from {place}, which is not Loom's; "
+                "install Loom into an environment of its own, or start the worker from another directory"
+            )
+
+
+def make_worker(
+    client: Client,
+    runtime: Runtime,
+    task_queue: str,
+    *,
+    sandboxed: bool = True,
+    max_cached_workflows: int = 1000,
+    max_concurrent_activities: int = 100,
+) -> Worker:
+    """Build a worker that serves ``loom.graph`` and every activity.
+
+    Args:
+        client: Connected with `activities.plan_claim.data_converter`.
+        runtime: What the activities work with.
+        task_queue: Where work is taken from.
+        sandboxed: Whether workflow code runs in Temporal's sandbox.
+        max_cached_workflows: Jobs kept in memory; 0 replays at every task, which tests use.
+        max_concurrent_activities: Activities at once.
+    """
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[GraphWorkflow],
+        activities=activities_of(runtime),
+        interceptors=[Failures(runtime.secrets)],
+        workflow_runner=SandboxedWorkflowRunner(restrictions) if sandboxed else UnsandboxedWorkflowRunner(),
+        max_cached_workflows=max_cached_workflows,
+        max_concurrent_activities=max_concurrent_activities,
+        # An abort travels with a heartbeat's answer; the SDK's default throttle of 30 s would hold it back.
+        max_heartbeat_throttle_interval=BEAT,
+        default_heartbeat_throttle_interval=BEAT,
+        # A killed worker's tasks come back after this, instead of after 10 s.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=10),
+    )
+
+
+async def serve(  # noqa: PLR0913 - the settings of a worker
+    *,
+    address: str,
+    namespace: str,
+    task_queue: str,
+    store: str | Path,
+    root: Path,
+    tools: Sequence[str] = (),
+    on_approval: str = "",
+    secret_names: Sequence[str] = (),
+    ready: str = "",
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what runs for at most ten seconds.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
+        LoomError: The store or a tool module cannot be used.
+    """
+    check_packages()
+    registry = ToolRegistry.load(modules=list(tools))
+    with Store.open(store) as opened:
+        client = await Client.connect(address, namespace=namespace, data_converter=data_converter(opened))
+        secrets = {name: os.environ[name] for name in secret_names if os.environ.get(name)}
+        secrets |= {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
+        runtime = Runtime(opened, registry, root.resolve(), on_approval, secrets)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with make_worker(client, runtime, task_queue):
+            if ready:
+                print(ready, flush=True)
+            await stop.wait()
+
+
+def main() -> None:
+    """Start the worker with the command line's settings."""
+    from loom_client.cli import main as loom
+
+    loom(["worker", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
