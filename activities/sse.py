@@ -21,6 +21,7 @@ class EventReader:
         self._data: list[bytes] = []
         self._data_size = 0
         self._after_cr = False
+        self._first = True
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Take bytes, and yield the data of each event that they complete.
@@ -57,6 +58,8 @@ class EventReader:
             self._check(self._line_size)
 
     def _take(self, line: bytes) -> Iterator[bytes]:
+        if self._first:
+            line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
         if not line:
             if self._data:
                 data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
