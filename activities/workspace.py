@@ -39,7 +39,7 @@ class Entry:
     """
 
     path: str
-    kind: Literal["file", "link"]
+    kind: Literal["file", "link", "directory"]
 
 
 class Workspace:
@@ -182,7 +182,7 @@ class Workspace:
         return relative
 
     def walk(self, directory: str = ".", enter: Callable[[str], bool] = lambda _: True) -> Iterator[Entry]:
-        """List the files below a directory, sorted by name within each directory. Symbolic links are not followed.
+        """List what is below a directory, sorted by name within each directory. Symbolic links are not followed.
 
         Args:
             directory: Where to start.
@@ -260,6 +260,7 @@ def _list(fd: int, prefix: str) -> tuple[list[str], list[Entry]]:
             elif entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES:
                     directories.append(prefix + entry.name)
+                    found.append(Entry(prefix + entry.name, "directory"))
             elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY):
                 found.append(Entry(prefix + entry.name, "file"))
     return directories, found

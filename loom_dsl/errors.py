@@ -6,6 +6,7 @@
     │   ├── ExpressionError           an expression does not compile, or fails when evaluated
     │   ├── ToolDeclarationError      a function cannot be made into a tool
     │   ├── NotFoundError             no such job, approval, session or file
+    │   │   └── UnknownToolError      an agent names a tool that the worker does not have
     │   ├── ConflictError             the id is taken, the session is busy, the decision was made
     │   │   ├── SessionBusy           another job writes in the session
     │   │   └── JobExists             the job id stands for another job
@@ -121,6 +122,12 @@ class NotFoundError(UserError):
     """There is no such thing."""
 
     code = "not_found"
+
+
+class UnknownToolError(NotFoundError):
+    """The worker has no such tool."""
+
+    code = "unknown_tool"
 
 
 class ConflictError(UserError):

@@ -1,0 +1,225 @@
+"""Finding files by name and lines by content."""
+
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from activities.builtin.line_matcher import LineMatcher
+from activities.builtin.text_file import PAGE, describe_size, is_binary, read_text
+from activities.workspace import SKIPPED_DIRECTORIES, Workspace
+from loom_dsl.errors import Aborted, PermissionDenied, ToolError
+from loom_dsl.paths import PathPattern
+from loom_dsl.tools import ToolContext, tool
+
+LARGEST_SEARCHED = 4 * 1024 * 1024
+"""Bytes; larger files are skipped by grep, and their number is told."""
+SECONDS_PER_FILE = 5.0
+SECONDS_PER_SEARCH = 60.0
+
+
+@tool(
+    read_only=True,
+    quick=True,
+    path_arguments=("directory",),
+    recursive=True,
+    timeout=30,
+    summarise=lambda arguments: f"list {arguments.get('pattern')} in {arguments.get('directory', '.')}",
+)
+def glob(
+    context: ToolContext,
+    pattern: str,
+    directory: str = ".",
+    max_results: Annotated[int, Field(ge=1, le=10_000)] = 1000,
+) -> str:
+    """List files by name. `*` stands for any characters but `/`, `**` for any directories, `{a,b}` for either.
+
+    Directories are listed too, with a `/` at their end, when the pattern has no `**`.
+
+    Args:
+        pattern: For example **/*.py, or * for what is in the directory itself.
+        directory: Where to look, relative to the working directory.
+        max_results: Most paths to list.
+    """
+    wanted = _pattern(pattern)
+    with Workspace(context.working_dir) as space:
+        base = space.relative(directory)
+        prefix = "" if base == "." else f"{base}/"
+        found: list[str] = []
+        count = 0
+        for entry in space.walk(base, enter=lambda path: wanted.reaches_below(path[len(prefix) :])):
+            if context.cancelled():
+                raise Aborted("the search was stopped, because the job was")
+            if entry.kind == "directory" and "**" in pattern:
+                continue
+            if wanted.matches(entry.path[len(prefix) :]):
+                count += 1
+                if len(found) < max_results:
+                    found.append(entry.path + ("/" if entry.kind == "directory" else ""))
+    if not count:
+        return _nothing(pattern, directory)
+    shown = _fit(found)
+    header = f"{count} {'path matches' if count == 1 else 'paths match'} {pattern} in {directory}"
+    if len(shown) < count:
+        shown.append(f"[{count - len(shown)} more; use a narrower pattern or directory]")
+    return "\n".join([header, "", *shown])
+
+
+def _pattern(text: str) -> PathPattern:
+    try:
+        return PathPattern(text)
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+
+
+def _nothing(pattern: str, directory: str) -> str:
+    said = f"No path matches {pattern} in {directory}."
+    if "**" not in pattern and "/" not in pattern:
+        said += f" `{pattern}` looks in the directory itself only; **/{pattern} looks below it too."
+    if skipped := [part for part in pattern.split("/") if part in SKIPPED_DIRECTORIES]:
+        said += f" {skipped[0]} is skipped unless it is the directory to look in."
+    return said
+
+
+def _fit(lines: list[str]) -> list[str]:
+    """Take lines until a page is full."""
+    shown: list[str] = []
+    room = PAGE
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    return shown
+
+
+@dataclass
+class _Search:
+    """What one grep has found and left out so far."""
+
+    lines: list[str] = field(default_factory=list)
+    files: int = 0
+    searched: int = 0
+    binary: int = 0
+    large: int = 0
+    unreadable: int = 0
+    stopped: str = ""
+
+
+@tool(
+    read_only=True,
+    path_arguments=("path",),
+    recursive=True,
+    summarise=lambda arguments: f"search {arguments.get('path', '.')} for {arguments.get('pattern')}",
+)
+def grep(
+    context: ToolContext,
+    pattern: str,
+    path: str = ".",
+    include: str | None = None,
+    max_results: Annotated[int, Field(ge=1, le=2000)] = 200,
+    ignore_case: bool = False,
+) -> str:
+    """Search the content of files, line by line, for a regular expression (Python's).
+
+    Args:
+        pattern: The regular expression.
+        path: File or directory to search, relative to the working directory.
+        include: Only files whose path fits this glob, for example *.py or src/**/*.ts.
+        max_results: Most lines to return.
+        ignore_case: Upper and lower case are the same.
+    """
+    search = _Search()
+    with (
+        Workspace(context.working_dir) as space,
+        LineMatcher(pattern, ignore_case=ignore_case, seconds=SECONDS_PER_FILE, cancelled=context.cancelled) as matcher,
+    ):
+        _search(space, matcher, search, _files(space, path, include), max_results, context)
+    return _report(search, pattern, path)
+
+
+def _files(space: Workspace, path: str, include: str | None) -> Iterator[str]:
+    base = space.relative(path)
+    if not stat.S_ISDIR(space.stat(base).st_mode):
+        yield base
+        return
+    wanted = _pattern(include if "/" in include else f"**/{include}") if include else None
+    prefix = "" if base == "." else f"{base}/"
+    for entry in space.walk(base):
+        fits = wanted is None or wanted.matches(entry.path) or wanted.matches(entry.path[len(prefix) :])
+        if entry.kind == "file" and fits:
+            yield entry.path
+
+
+def _search(
+    space: Workspace,
+    matcher: LineMatcher,
+    search: _Search,
+    files: Iterator[str],
+    max_results: int,
+    context: ToolContext,
+) -> None:
+    deadline = time.monotonic() + SECONDS_PER_SEARCH
+    for name in files:
+        if context.cancelled():
+            raise Aborted("the search was stopped, because the job was")
+        if time.monotonic() > deadline:
+            search.stopped = f"stopped after {SECONDS_PER_SEARCH:g} seconds; search a smaller directory"
+            return
+        data = _load(space, search, name)
+        if data is None:
+            continue
+        search.searched += 1
+        found = matcher.find(name, data, max_results - len(search.lines) + 1)
+        search.files += bool(found)
+        search.lines += [f"{name}:{number}: {line}" for number, line in found]
+        if len(search.lines) > max_results:
+            search.lines.pop()
+            search.stopped = f"stopped at {max_results} lines; use a narrower pattern, path or include"
+            return
+
+
+def _load(space: Workspace, search: _Search, name: str) -> bytes | None:
+    try:
+        with space.open_read(name) as file:
+            if space.stat(name).st_size > LARGEST_SEARCHED:
+                search.large += 1
+                return None
+            data = file.read(LARGEST_SEARCHED)
+            if is_binary(data):
+                search.binary += 1
+                return None
+            file.seek(0)
+            return data if data.isascii() else read_text(name, file).text.encode("utf-8", "replace")
+    except (ToolError, PermissionDenied, OSError):
+        search.unreadable += 1
+        return None
+
+
+def _report(search: _Search, pattern: str, path: str) -> str:
+    shown = _fit(search.lines)
+    left_out = [
+        f"{count} {what}"
+        for count, what in (
+            (search.binary, "binary"),
+            (search.large, f"over {describe_size(LARGEST_SEARCHED)}"),
+            (search.unreadable, "unreadable"),
+        )
+        if count
+    ]
+    scope = f"{search.searched} file{'' if search.searched == 1 else 's'} searched"
+    if left_out:
+        scope += f"; left out: {', '.join(left_out)}"
+    if not shown:
+        return f"No line matches {pattern} in {path} ({scope})."
+    notes = [search.stopped] if search.stopped else []
+    if len(shown) < len(search.lines):
+        notes.append(
+            f"{len(search.lines) - len(shown)} more lines do not fit here; use a narrower pattern, path or include"
+        )
+    count = f"{len(search.lines)}{' or more' if search.stopped else ''}"
+    header = f"{count} line{'' if count == '1' else 's'} in {search.files} file{'' if search.files == 1 else 's'} match"
+    return "\n".join([f"{header} {pattern} in {path} ({scope})", "", *shown, *(f"[{note}]" for note in notes)])
