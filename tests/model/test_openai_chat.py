@@ -166,22 +166,6 @@ async def test_every_failure_has_its_class_and_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
-        "prompt is too long: 210000 tokens > 200000 maximum",
-        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-        "the request exceeds the available context size. try increasing the context size",
-        "Please reduce the length of the messages or completion.",
-        "Input is too long for requested model.",
-    ],
-)
-async def test_a_context_overflow_is_known_by_the_words_of_several_providers(message: str) -> None:
-    with pytest.raises(ContextLengthExceeded):
-        await ask({"fail": {"status": 400, "message": message}})
-
-
-@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({"retry-after": "7"}, 7.0),

@@ -209,6 +209,23 @@ async def test_an_answer_that_cannot_be_used_has_its_class(
     assert told in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        "the request exceeds the available context size. try increasing the context size",
+        "Please reduce the length of the messages or completion.",
+        "Input is too long for requested model.",
+    ],
+)
+async def test_a_context_overflow_is_known_by_the_words_of_several_providers(message: str) -> None:
+    head = "400 Bad Request\r\ncontent-type: application/json"
+    with pytest.raises(ContextLengthExceeded):
+        await converse([json.dumps({"error": {"message": message}}).encode()], head)
+
+
 async def test_a_stream_without_line_ends_is_stopped_at_the_limit() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
