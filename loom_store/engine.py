@@ -60,6 +60,23 @@ def is_in_transaction(connection: Connection) -> bool:
     return isinstance(driver, sqlite3.Connection) and driver.in_transaction
 
 
+def run_outside(location: Location, statement: str) -> None:
+    """Run a statement that SQLite takes only outside a transaction, on a connection of its own.
+
+    Raises:
+        LoomError: As `store_error` says.
+    """
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(location.path, timeout=BUSY_SECONDS, isolation_level=None)
+        connection.execute(statement)
+    except sqlite3.Error as error:
+        raise store_error(error, location) from error
+    finally:
+        if connection is not None:
+            connection.close()
+
+
 def set_synchronous(connection: Connection, mode: Synchronous) -> None:
     """Choose what a commit waits for. Only outside a transaction."""
     driver = connection.connection.dbapi_connection

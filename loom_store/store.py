@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreMissing, StoreReadOnly
 from loom_store.cache import BlobCache, EntryCache
-from loom_store.engine import BUSY_SECONDS, reader_engine, store_error, writer_engine
+from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
 from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
 from loom_store.scope import MIB, Shared
@@ -122,6 +121,14 @@ class Store:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""
         return self._submit_read(lambda: measure_sizes(self._read_engine, self.path)).result()
 
+    def compact(self) -> None:
+        """Give the room that `prune` freed back to the disk. Rewrites the file, so writers wait; blocks the caller.
+
+        Raises:
+            StoreLocked: Another process reads or writes; try again when it does not.
+        """
+        run_outside(self._location, "VACUUM")
+
     def close(self) -> None:
         """Finish what is queued and close the file. Closing again changes nothing."""
         if self._closed:
@@ -156,18 +163,11 @@ class Store:
         end = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                connection = sqlite3.connect(self.path, isolation_level=None)
-                try:
-                    connection.execute("PRAGMA journal_mode = WAL")
-                finally:
-                    connection.close()
-            except sqlite3.Error as error:
-                reason = store_error(error, self._location)
-                if not isinstance(reason, StoreLocked) or time.monotonic() > end:
-                    raise reason from error
+                return run_outside(self._location, "PRAGMA journal_mode = WAL")
+            except StoreLocked:
+                if time.monotonic() > end:
+                    raise
                 time.sleep(0.02)
-            else:
-                return
 
     def _submit_read(self, call: Callable[[], T]) -> Future[T]:
         try:

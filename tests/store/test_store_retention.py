@@ -1,5 +1,6 @@
 """What prune removes, and what it must not touch; integrity; sizes."""
 
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -222,6 +223,23 @@ def test_sizes_are_those_of_the_file(store: Store, use: Callable[..., None], tmp
         report = again.size_report()
     assert report.tables == before.tables
     assert report.total + report.free == report.file
+
+
+def test_compacting_gives_the_room_back_and_keeps_the_rest(
+    store: Store, use: Callable[..., None], tmp_path: Path
+) -> None:
+    use("j", None)
+    garbage = store.write_sync(lambda tx: [tx.put_blob(random.Random(n).randbytes(50_000)) for n in range(20)])
+    store.write_sync(lambda tx: tx.update_job("j", ended_at=T0 + 20 * DAY))
+    assert prune(store, 10).blobs == len(garbage)
+    assert store.size_report().free > 900_000
+
+    store.compact()
+
+    report = store.size_report()
+    assert report.free == 0
+    assert len(store.read_sync(lambda tx: tx.read_events("j"))) == 3
+    sound(store)
 
 
 def _fields(pruned: Pruned) -> dict[str, int]:
