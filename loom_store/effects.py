@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, insert, select, update
 from loom_dsl.errors import ConflictError, NotFoundError
 from loom_store.blobs import Blobs, raw_digest
 from loom_store.packing import pack_text, unpack_text
-from loom_store.rows import Effect, EffectStatus, from_millis
+from loom_store.rows import Effect, EffectStatus, from_millis, to_millis
 from loom_store.scope import full_key, key_hash, shorten_key, storable
 from loom_store.tables import effects, jobs
 
@@ -57,20 +57,7 @@ class Effects(Blobs):
                     f"not for {tool} with {arguments_digest[:12]}; give every call a key of its own"
                 )
             return effect
-        begun_at = self._millis()
-        row = {
-            "key_hash": key_hash(storable(key)),
-            "key": shorten_key(storable(key), job),
-            "job": self._job_id(job),
-            "turn": turn,
-            "call_id": storable(call_id),
-            "tool": storable(tool),
-            "arguments": raw_digest(arguments_digest),
-            "status": "pending",
-            "begun_at": begun_at,
-        }
-        self._execute(_ADD, row)
-        return Effect(
+        effect = Effect(
             key=storable(key),
             job=job,
             turn=turn,
@@ -80,10 +67,12 @@ class Effects(Blobs):
             status="pending",
             result_digest=None,
             note=None,
-            begun_at=from_millis(begun_at),
+            begun_at=from_millis(self._millis()),
             settled_at=None,
             created=True,
         )
+        self._write_intent(effect)
+        return effect
 
     def settle_effect(
         self, key: str, status: EffectStatus, result_digest: str | None = None, note: str | None = None
@@ -123,6 +112,20 @@ class Effects(Blobs):
         """List a job's effects in the order in which they were begun."""
         job_id = self._find_job(job)
         return [] if job_id is None else [_effect(row) for row in self._execute(_BY_JOB, {"job_id": job_id})]
+
+    def _write_intent(self, effect: Effect) -> None:
+        row = {
+            "key_hash": key_hash(effect.key),
+            "key": shorten_key(effect.key, effect.job),
+            "job": self._job_id(effect.job),
+            "turn": effect.turn,
+            "call_id": effect.call_id,
+            "tool": effect.tool,
+            "arguments": raw_digest(effect.arguments_digest),
+            "status": effect.status,
+            "begun_at": to_millis(effect.begun_at),
+        }
+        self._execute(_ADD, row)
 
     def _find_effect(self, key: str) -> Any:
         key = storable(key)

@@ -28,22 +28,25 @@ def four_batches(turn: int) -> list[list[dict[str, Any]]]:
     def phase(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return at("phase_start", name=name), at("phase_end", name=name)
 
-    def text() -> dict[str, str]:
-        return {"$blob": f"{chance.getrandbits(256):064x}"}
-
     usage = {"prompt_tokens": chance.randint(1000, 9999), "completion_tokens": chance.randint(10, 99)}
-    state = {"model": at("state", state="model_running", **{"from": "tool_running"})}
-    state["tool"] = at("state", state="tool_running", **{"from": "model_running"})
-    result = at("tool_result", tool_call_id=call, status="success", content=text(), ms=chance.randint(1, 99))
+    to_model = at("state", state="model_running", **{"from": "tool_running"})
+    to_tool = at("state", state="tool_running", **{"from": "model_running"})
+    result = at(
+        "tool_result",
+        tool_call_id=call,
+        status="success",
+        content={"$blob": f"{chance.getrandbits(256):064x}"},
+        ms=chance.randint(1, 99),
+    )
     return [
-        [at("iteration_start", iteration=turn), *phase("guard"), *phase("assemble"), state["model"]],
+        [at("iteration_start", iteration=turn), *phase("guard"), *phase("assemble"), to_model],
         [
             phase("model")[0],
             at("llm_start", model="gpt-4.1-mini"),
             at("stream_start", stream=f"{turn}/model#1"),
-            at("llm_finish", content=text(), usage=usage),
+            at("llm_finish", content={"$blob": f"{chance.getrandbits(256):064x}"}, usage=usage),
             phase("model")[1],
-            state["tool"],
+            to_tool,
         ],
         [
             phase("calls")[0],
@@ -55,10 +58,9 @@ def four_batches(turn: int) -> list[list[dict[str, Any]]]:
         ],
         [
             *phase("feedback"),
-            phase("recurse")[0],
+            *phase("recurse"),
             at("recursion", from_turn=f"{JOB}.{turn}", to_turn=f"{JOB}.{turn + 1}", depth=turn + 1),
-            phase("recurse")[1],
-            state["model"],
+            to_model,
         ],
     ]
 
