@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe import store_events
+from activities.registry import ToolRegistry
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import Transcript
 from loom_dsl.agent import Agent, call_name
@@ -63,8 +64,16 @@ class Assemble:
         return new
 
     def _tool_tokens(self, agent: Agent) -> int:
-        specs = [self._runtime.registry.spec(tool) for tool in self._runtime.registry.resolve_all(agent.tools)]
-        return estimate_tokens(json.dumps(specs)) if specs else 0
+        return estimate_tokens(tool_specs(self._runtime.registry, agent)) if agent.tools else 0
+
+
+def tool_specs(registry: ToolRegistry, agent: Agent) -> str:
+    """Give the agent's tools as the JSON that a model reads.
+
+    Raises:
+        UserError: The worker does not have one of them.
+    """
+    return json.dumps([registry.spec(tool) for tool in registry.resolve_all(agent.tools).values()])
 
 
 def system_message(agent: Agent, facts: JobFacts) -> str:

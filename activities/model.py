@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.assemble import tool_specs
 from activities.observe import store_events
 from activities.openai_chat import ChatEndpoint, chat_body, endpoint_from_environment
 from activities.prices import cost_microusd
@@ -129,8 +130,7 @@ class Model:
     def _specs(self, facts: JobFacts) -> str:
         names = facts.agent.tools
         if names not in self._tool_specs:
-            tools = self._runtime.registry.resolve_all(names)
-            self._tool_specs[names] = json.dumps([self._runtime.registry.spec(tool) for tool in tools])
+            self._tool_specs[names] = tool_specs(self._runtime.registry, facts.agent)
         return self._tool_specs[names]
 
     def _endpoint(self, model: str) -> tuple[ChatEndpoint, str]:
@@ -140,7 +140,7 @@ class Model:
 
     def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
         kept = head[PRIVATE]
-        tools = {tool.name: tool for tool in self._runtime.registry.resolve_all(facts.agent.tools)}
+        tools = self._runtime.registry.resolve_all(facts.agent.tools)
         calls = [
             _traits(index, end - 1, call, tools.get(call["function"]["name"]))
             for index, call in enumerate(head.get("tool_calls", ()))
