@@ -13,6 +13,7 @@ _LONGEST_EXPRESSION = 1000
 _MOST_BITS = 16_000
 """Whole numbers have at most this many bits, about 4,800 digits; what could be larger is not computed."""
 _LARGEST_FACTORIAL = 1000
+_MOST_PLACES = 300
 
 
 def _check_bits(bits: float) -> None:
@@ -41,6 +42,12 @@ def _factorial(number: Number) -> Number:
     return math.factorial(number)
 
 
+def _round(number: Number, digits: Number = 0) -> Number:
+    if not isinstance(digits, int) or abs(digits) > _MOST_PLACES:
+        raise ToolError(f"round takes a whole number of places from -{_MOST_PLACES} to {_MOST_PLACES}")
+    return round(number, digits)
+
+
 _BINARY: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -61,7 +68,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Number], int, int]] = {
     "hypot": (math.hypot, 2, 2),
     "gcd": (math.gcd, 2, 2),
     "abs": (abs, 1, 1),
-    "round": (round, 1, 2),
+    "round": (_round, 1, 2),
     "min": (min, 2, 50),
     "max": (max, 2, 50),
     "factorial": (_factorial, 1, 1),

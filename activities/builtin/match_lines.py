@@ -24,10 +24,11 @@ _CPU_SECONDS = 150
 def find_lines(pattern: re.Pattern[str], text: str, most: int) -> list[tuple[int, str]]:
     """List the first lines that match, with their numbers from 1."""
     found: list[tuple[int, str]] = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.removesuffix("\r")
         match = pattern.search(line)
         if match:
-            found.append((number, show(line.removesuffix("\r"), match.start())))
+            found.append((number, show(line, match.start())))
             if len(found) >= most:
                 break
     return found

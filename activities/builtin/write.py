@@ -152,7 +152,7 @@ def _places(text: str, piece: str) -> Iterator[int]:
 def _nearest(text: str, old: str) -> str:
     """Show the lines that were probably meant."""
     lines = text.split("\n")
-    wanted = [line.strip() for line in old.strip().splitlines()]
+    wanted = [line.strip() for line in old.strip().splitlines()] or [""]
     stripped = [line.strip() for line in lines]
     for start in range(len(lines) - len(wanted) + 1):
         if stripped[start] == wanted[0] and stripped[start : start + len(wanted)] == wanted:
