@@ -1,0 +1,45 @@
+"""Write the generated pictures into the documentation: ``python docs/pictures.py [--check] [FILE…]``.
+
+A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states`` or that of a
+shipped graph. With ``--check`` nothing is written, and the status is 1 when a file is not up to date.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from loom_dsl import states
+from loom_dsl.draw import mermaid
+from loom_dsl.library import shipped
+
+PLACE = re.compile(r"(<!-- picture: (?P<name>\S+) -->\n).*?(<!-- end of picture -->)", re.DOTALL)
+
+
+def drawn(text: str) -> str:
+    """Give a document's text with its pictures as they are now."""
+    return PLACE.sub(lambda found: f"{found[1]}```mermaid\n{_picture(found['name'])}```\n{found[3]}", text)
+
+
+def _picture(name: str) -> str:
+    return states.mermaid() if name == "states" else mermaid(shipped(name))
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite, or check, the named files; by default every Markdown file beside this one."""
+    files = [Path(name) for name in arguments if name != "--check"] or sorted(Path(__file__).parent.glob("*.md"))
+    status = 0
+    for file in files:
+        before = file.read_text(encoding="utf-8")
+        after = drawn(before)
+        if after == before:
+            continue
+        if "--check" in arguments:
+            print(f"{file} is not up to date: run python docs/pictures.py", file=sys.stderr)
+            status = 1
+        else:
+            file.write_text(after, encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
