@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import stat
@@ -25,10 +26,14 @@ def refuse_system(path: str, absolute: str) -> None:
     Raises:
         PermissionDenied: It lies there.
     """
-    home = os.path.expanduser("~/.ssh")
-    for place in (*ALWAYS_REFUSED, home, os.path.realpath(home)):
+    for place in _refused_places(os.path.expanduser("~/.ssh")):
         if absolute == place or absolute.startswith(f"{place}/"):
             raise PermissionDenied(f"{path!r} lies in {place}, which tools may never touch")
+
+
+@functools.lru_cache(maxsize=8)
+def _refused_places(keys: str) -> tuple[str, ...]:
+    return (*ALWAYS_REFUSED, keys, os.path.realpath(keys))
 
 
 def refuse_protected(path: str, relative: str) -> None:

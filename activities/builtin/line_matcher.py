@@ -42,8 +42,13 @@ class LineMatcher:
             cwd="/",
             env={},
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self._selector = selectors.DefaultSelector()
         order = {"pattern": pattern, "ignore_case": ignore_case, "seconds": seconds}
         try:
+            self._selector.register(self._output, selectors.EVENT_READ)
             answer = self._ask(json.dumps(order).encode() + b"\n", "compiling the pattern")
             if answer["error"] is not None:
                 raise ToolError(f"{pattern!r} is not a regular expression: {answer['error']}")
@@ -59,6 +64,7 @@ class LineMatcher:
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
+        self._selector.close()
         self._process.kill()
         with contextlib.suppress(BrokenPipeError), self._process:  # a request may be half written
             pass
@@ -79,23 +85,18 @@ class LineMatcher:
         return [(number, line) for number, line in self._ask(head + data, f"searching {name}")]
 
     def _ask(self, request: bytes, doing: str) -> Any:
-        source, target = self._process.stdin, self._process.stdout
-        assert source is not None
-        assert target is not None
         deadline = time.monotonic() + self._seconds + 2.0  # the process ends itself first
         try:
-            source.write(request)
-            source.flush()
+            self._input.write(request)
+            self._input.flush()
         except BrokenPipeError:
             raise self._too_long(doing) from None
-        with selectors.DefaultSelector() as selector:
-            selector.register(target, selectors.EVENT_READ)
-            while not selector.select(_POLL):
-                if self._cancelled():
-                    raise Aborted("the search was stopped, because the job was")
-                if time.monotonic() > deadline:
-                    raise self._too_long(doing)
-        line = target.readline()
+        while not self._selector.select(_POLL):
+            if self._cancelled():
+                raise Aborted("the search was stopped, because the job was")
+            if time.monotonic() > deadline:
+                raise self._too_long(doing)
+        line = self._output.readline()
         if not line:
             raise self._too_long(doing)
         return json.loads(line)

@@ -1,5 +1,6 @@
 """Finding files by name and lines by content."""
 
+import os
 import stat
 import time
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ def _search(
 def _load(space: Workspace, search: _Search, name: str) -> bytes | None:
     try:
         with space.open_read(name) as file:
-            if space.stat(name).st_size > LARGEST_SEARCHED:
+            if os.fstat(file.fileno()).st_size > LARGEST_SEARCHED:
                 search.large += 1
                 return None
             data = file.read(LARGEST_SEARCHED)

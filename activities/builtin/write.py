@@ -1,6 +1,7 @@
 """Writing and changing files."""
 
 import difflib
+import os
 from collections.abc import Iterator
 
 from activities.builtin.read import file_key
@@ -108,7 +109,7 @@ def edit_file(context: ToolContext, path: str, old: str, new: str, replace_all: 
 
 def _read_whole(space: Workspace, path: str) -> TextFile:
     with space.open_read(path) as file:
-        size = space.stat(path).st_size
+        size = os.fstat(file.fileno()).st_size
         if size > LARGEST_READ:
             raise ToolError(
                 f"{path!r} has {describe_size(size)}; edit_file takes files up to {describe_size(LARGEST_READ)}"
