@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
 import activities
 import workflows
 from activities.interceptor import Failures
@@ -17,9 +21,6 @@ from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_dsl.errors import ConfigurationError
 from loom_store.store import Store
-from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from workflows.graph import GraphWorkflow
 
 PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
@@ -104,7 +105,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
         client = await Client.connect(address, namespace=namespace, data_converter=data_converter(opened))
         secrets = {name: os.environ[name] for name in secret_names if os.environ.get(name)}
         secrets |= {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
-        runtime = Runtime(opened, registry, root.resolve(), on_approval, secrets)
+        runtime = Runtime(opened, registry, root, on_approval, secrets)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

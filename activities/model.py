@@ -42,7 +42,7 @@ class Deltas:
         """
         self._pending.append(text)
         if time.monotonic() - self._last >= DELTA_SECONDS:
-            if not await self._runtime.store.write(self.flush):
+            if not await self._runtime.store.write(self.flush, durable=False):
                 raise Aborted("a newer attempt of this model call is running")
             self._last = time.monotonic()
 
@@ -83,7 +83,7 @@ class Model:
         endpoint, _ = self._endpoint(facts.agent.model)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
         async with Heartbeats():
-            reply = await endpoint.stream(body, on_text=deltas.add)
+            reply = await endpoint.stream(body, on_text=deltas.add, headers={"x-loom-run": call.job})
         if not reply.text and not reply.tool_calls and reply.finish_reason not in ("stop", "length"):
             raise ModelProtocolError(f"the model's answer is empty (it ended with {reply.finish_reason!r})")
         calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls]

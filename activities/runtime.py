@@ -100,7 +100,7 @@ class Runtime:
         row, text = await self.store.read(lambda tx: _job_and_plan(tx, job))
         plan = Plan.load(text)
         workdir = Path(row["workdir"])
-        if not workdir.resolve().is_relative_to(self.root.resolve()):
+        if not _is_below(workdir, self.root):
             raise PermissionDenied(
                 f"the job works in {workdir}, which is not under this worker's root {self.root}; "
                 "start the worker with --root at a directory above it"
@@ -110,6 +110,10 @@ class Runtime:
         if len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)
         return facts
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root.resolve())
 
 
 def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:

@@ -108,7 +108,8 @@ class Stages:
         edited = call.arguments.get("edited")
         try:
             tool = self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
-            arguments = validate_arguments(tool, edited if edited is not None else await self._calls.raw_arguments(call))
+            raw = await self._calls.raw_arguments(call) if edited is None else edited
+            arguments = validate_arguments(tool, raw)
         except LoomError as error:
             return _failed(error)
         if tool.read_only and edited is None:

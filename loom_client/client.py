@@ -52,7 +52,7 @@ class Loom:
     def __init__(self, client: Client, store: Store, settings: Settings) -> None:
         self.client, self.store, self.settings = client, store, settings
 
-    async def start(  # noqa: PLR0913 - the ways to start a job
+    async def start(
         self,
         agent: Agent,
         task: str | RunInput,
@@ -80,9 +80,7 @@ class Loom:
         run = task if isinstance(task, RunInput) else RunInput.of_text(task)
         if not run.input_messages or not any(str(m.get("content") or "").strip() for m in run.input_messages):
             raise UserError("the task is empty; say what the agent is to do")
-        place = Path(workdir or (run.context.working_dir if run.context else ".")).expanduser().resolve()
-        if not place.is_dir():
-            raise UserError(f"the working directory {place} does not exist")
+        place = working_directory(workdir or (run.context.working_dir if run.context else "."))
         name = job or run.run_id or f"job-{secrets.token_hex(5)}"
         merged = merge(agent, run)
         chosen = _Start(
@@ -188,6 +186,18 @@ class Loom:
             raise ConflictError(f"job {start.job!r} has ended on the server; take another id") from None
         except temporalio.service.RPCError as error:
             raise UserError(f"the server does not take the job: {error.message}") from None
+
+
+def working_directory(path: str | Path) -> Path:
+    """Give the absolute path of a directory.
+
+    Raises:
+        UserError: It is not one.
+    """
+    place = Path(path).expanduser().resolve()
+    if not place.is_dir():
+        raise UserError(f"the working directory {place} does not exist")
+    return place
 
 
 def merge(agent: Agent, run: RunInput) -> Agent:

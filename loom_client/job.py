@@ -7,7 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import temporalio.service
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.exceptions import ApplicationError, TerminatedError
 
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
@@ -19,6 +25,8 @@ ANSWER_SECONDS = 5.0
 """How long to wait for the workflow to confirm before a signal is sent in place of the update."""
 POLL_SECONDS = 0.05
 LONGEST_POLL = 0.5
+CHECK_SECONDS = 5.0
+"""How often a watcher asks the server whether a silent job is still open."""
 FINAL_STATES = ("completed", "failed", "aborted")
 
 
@@ -67,12 +75,11 @@ class Job:
 
         Reads the store, so any number of watchers costs the job nothing, and a job that has ended can be read again.
         """
-        wait, checked = POLL_SECONDS, time.monotonic()
+        wait, checked, offset = POLL_SECONDS, time.monotonic(), after
         while True:
-            offset = after
-            batch = await self._store.read(lambda tx: tx.read_events(self.id, after=offset, limit=500, expand=True))
-            for after, raw in batch:  # noqa: B020 - the offset of the last event is where to go on
-                event = decode(self.id, after, raw)
+            batch = await self._read_events(offset)
+            for offset, raw in batch:
+                event = decode(self.id, offset, raw)
                 yield event
                 if event.type == EventType.STATE and event.data.get("state") in FINAL_STATES:
                     follow = False
@@ -81,11 +88,14 @@ class Job:
                 continue
             if not follow:
                 return
-            if time.monotonic() - checked > 5.0:
+            if time.monotonic() - checked > CHECK_SECONDS:
                 checked, follow = time.monotonic(), await self._is_open()
                 continue
             await asyncio.sleep(wait)
             wait = min(wait * 1.5, LONGEST_POLL)
+
+    async def _read_events(self, after: int) -> list[tuple[int, dict[str, Any]]]:
+        return await self._store.read(lambda tx: tx.read_events(self.id, after=after, limit=500, expand=True))
 
     async def status(self) -> dict[str, Any]:
         """Ask the workflow where it stands.
@@ -100,7 +110,7 @@ class Job:
             raise self._not_found(error) from None
         return answer
 
-    async def decide(  # noqa: PLR0913 - the fields of a decision
+    async def decide(
         self,
         approval: str,
         choice: str,

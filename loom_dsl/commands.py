@@ -85,7 +85,7 @@ class RunActivity:
 
     Attributes:
         arguments: Its mapped ``with``.
-        events: Batches of observer events that the activity stores before anything else: ``[[sequence, [event, …]], …]``.
+        events: Batches of observer events that the activity stores before anything else, as ``Outbox`` has them.
         carrier: ``local`` or ``remote``.
         timeout: Seconds for one attempt.
         heartbeat: Seconds, or None.
@@ -161,6 +161,4 @@ class Failure:
     details: Any = None
 
 
-Command = (
-    RunActivity | CancelActivity | StartTimer | CancelTimer | TurnEnded | Drained | Answer | Finish | Failure
-)
+Command = RunActivity | CancelActivity | StartTimer | CancelTimer | TurnEnded | Drained | Answer | Finish | Failure

@@ -59,7 +59,8 @@ def check_graph(graph: Graph, library: Mapping[str, Graph]) -> Iterator[tuple[st
     for key, node in graph.nodes.items():
         for target in dict.fromkeys(node.targets()):
             if target not in graph.nodes:
-                yield "L102", f"`{key}` goes to `{target}`, which is not a node", ("nodes", key), _did_you_mean(target, graph)
+                fix = _did_you_mean(target, graph)
+                yield "L102", f"`{key}` goes to `{target}`, which is not a node", ("nodes", key), fix
         yield from _check_node(key, node, library)
     seen = _reachable(graph)
     for key in graph.nodes:

@@ -181,6 +181,9 @@ def decode(job: str, offset: int, raw: Mapping[str, Any]) -> Event:
     if isinstance(nested, Mapping):
         data.update(nested)
     parent = raw["p"] if "p" in raw else _derived_parent(job, turn)
+    if raw.get("t") == EventType.RECURSION:
+        # Told at the head of the turn that follows; what it says follows from that turn's number.
+        data = {"from_turn": parent, "to_turn": turn_id(job, turn), "depth": turn, **data}
     at, depth, version = raw.get("at"), raw.get("d", turn), raw.get("v", SCHEMA_VERSION)
     return Event(
         type=str(raw.get("t") or raw.get("type") or "unknown"),

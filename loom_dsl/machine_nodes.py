@@ -124,15 +124,10 @@ def _enter_recurse(machine: "Machine", token: Token, node: Recurse, names: dict[
     if state.turn is None:
         raise ExpressionError(f"`{token.node}` recurses, but this job has no turns")
     policy = machine.mapped(token, "policy", node.recurse.policy, names)
-    before, state.turn = state.turn, state.turn.next_turn()
+    state.turn = state.turn.next_turn()
     if node.recurse.idle:
         state.inbox = [{**message, "idle": False} for message in state.inbox]
-    machine.emit(
-        "recursion",
-        from_turn=before.turn_id,
-        to_turn=state.turn.turn_id,
-        depth=state.turn.turn_counter,
-    )
+    machine.emit("recursion")
     root = state.frames[""].graph
     state.tokens.clear()
     state.frames = {"": Frame(root)}

@@ -101,7 +101,8 @@ class MachineState:
         seen: Ids of control signals that were applied, newest last, at most 100.
         paused: ``{"by", "at"}`` or None.
         abort: ``{"by", "reason"}`` or None.
-        ending: A result that waits for the last events to be stored: ``["finish", result]`` or ``["fail", code, message, details]``.
+        ending: A result that waits for the last events to be stored: ``["finish", result]``, or ``["fail", code,
+            message, details]``.
         decided: Ids of approvals that are decided, newest last, at most 100, of this turn.
         outbox: Events on their way to the store.
         flushes: How many flush activities have been issued in this turn.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
-    """Give the roots of expressions: input, nodes, result, agent, limits, run, and item, index and turn where there are any."""
+    """Give the roots of expressions; item, index and turn only where there are any."""
     state, frame = machine.state, machine.state.frames[token.frame]
     names: dict[str, Any] = {
         "input": state.input,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from loom_dsl.approval import Control, Decision, problem_of
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.commands import CancelTimer, RunActivity, SignalReceived
+from loom_dsl.errors import PlanError
 from loom_dsl.graph import Approval
 from loom_dsl.machine_state import WAITING, Token
 
@@ -80,14 +81,22 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None
     if decision.remember == "job" and machine.state.turn is not None:
         rule = (token.data.get("request") or {}).get("rule")
         if rule and decision.choice == "approve":
-            machine.state.turn = machine.state.turn.remember([str(rule)])
+            _remember(machine, str(rule))
     machine.state.decided = [*machine.state.decided, name][-MOST_SEEN:]
-    result: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message, "approval": name}
+    result: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message}
     if decision.edited_arguments is not None:
         result["edited"] = decision.edited_arguments
     machine.emit("approval_decided", approval_id=name, choice=decision.choice, by=decision.by, message=decision.message)
     machine.command(CancelTimer(at=token.at))
     machine.complete(token, result)
+
+
+def _remember(machine: "Machine", rule: str) -> None:
+    assert machine.state.turn is not None
+    try:
+        machine.state.turn = machine.state.turn.remember([rule])
+    except PlanError as error:
+        machine.emit("warning", code="not_remembered", message=error.message)
 
 
 def _look_up_time(machine: "Machine", token: Token, signal: SignalReceived) -> None:
@@ -99,7 +108,7 @@ def _look_up_time(machine: "Machine", token: Token, signal: SignalReceived) -> N
     machine.side_work[at] = token.at
     name = digest(canonical_json(signal.payload))
     arguments = {"signal": signal.name, "digest": name}
-    machine.command(RunActivity(at=at, activity="loom.signal.time", arguments=arguments, carrier="local", timeout=10.0))
+    machine.command(RunActivity(at=at, activity="loom.signal.time", arguments=arguments, timeout=10.0))
     return None
 
 
@@ -131,10 +140,10 @@ def deadline_passed(machine: "Machine", at: str) -> None:
         token.data["fired"] = True
         return
     node = machine.node(token)
-    machine.state.decided = [*machine.state.decided, token.data["id"]][-MOST_SEEN:]
-    machine.emit("approval_decided", approval_id=token.data["id"], choice="expired", by="", message="nobody decided in time")
     assert node.deadline is not None
-    expired = {"choice": "expired", "approval": token.data["id"]}
+    machine.state.decided = [*machine.state.decided, token.data["id"]][-MOST_SEEN:]
+    expired = {"choice": "expired", "by": "", "message": "nobody decided in time"}
+    machine.emit("approval_decided", approval_id=token.data["id"], **expired)
     machine.state.frames[token.frame].outputs[token.node] = expired
     token.source = token.node
     machine.move(token, [node.deadline.to])
@@ -176,7 +185,8 @@ def _abort(machine: "Machine", control: Control) -> None:
     state = machine.state
     if state.abort is not None:
         return
-    state.abort = {"by": control.by, "reason": control.reason or (f"aborted by {control.by}" if control.by else "aborted")}
+    reason = control.reason or (f"aborted by {control.by}" if control.by else "aborted")
+    state.abort = {"by": control.by, "reason": reason}
     state.paused = None
     for token in list(state.tokens.values()):
         machine.drop(token)

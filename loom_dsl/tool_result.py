@@ -14,7 +14,7 @@ _ADVICE: Mapping[str, str] = {
     "permission_denied": "This needs authorization. Do not repeat this call; go on without it or say what you need.",
     "tool_not_found": "Use one of the tools that you were given.",
     "tool_unavailable": "Find another way, or report it.",
-    "outcome_unknown": "It may have happened or not. Check before you do anything that depends on it; do not repeat it.",
+    "outcome_unknown": "It may have happened or not. Check before anything that depends on it; do not repeat it.",
     "approval_expired": "Nobody decided in time, so it was not done. Go on without it.",
     "aborted": "The job is being ended.",
 }
