@@ -88,7 +88,7 @@ class Rule:
         return any(path is None or reaches(path) for path in call.normal_paths)
 
     def _fits_argument(self, call: Call) -> bool:
-        if self.argument not in call.arguments:
+        if self.argument is None or self.argument not in call.arguments:
             return False
         value = call.arguments[self.argument]
         text = value if isinstance(value, str) else canonical_json(value)

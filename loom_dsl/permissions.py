@@ -122,16 +122,9 @@ def traits_of(
         reference: `module:function`, when that is how the agent names it.
         listed: The agent names it in `tools:`.
     """
-    paths: list[str] | None = None
-    if tool.path_arguments:
-        paths = []
-        for name in tool.path_arguments:
-            value = arguments.get(name)
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, str):
-                    normal = normal_path(item, working_dir)
-                    paths.append(item if normal is None else normal)
-        paths += [real_path(path) for path in list(paths) if real_path and normal_path(path) is not None]
+    paths = _paths(tool, arguments, working_dir) if tool.path_arguments else None
+    if paths is not None and real_path is not None:
+        paths += [real_path(path) for path in list(paths) if normal_path(path) is not None]
     return ToolTraits(
         name=tool.name,
         read_only=tool.read_only,
@@ -142,6 +135,14 @@ def traits_of(
         reference=reference,
         listed=listed,
     )
+
+
+def _paths(tool: Tool, arguments: Mapping[str, Any], working_dir: str | None) -> list[str]:
+    """List the paths that a call names; one that leads out stays as it is, so that it is refused by name."""
+    values = [arguments.get(name) for name in tool.path_arguments]
+    named = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    found = [(item, normal_path(item, working_dir)) for item in named if isinstance(item, str)]
+    return [item if normal is None else normal for item, normal in found]
 
 
 def decide(

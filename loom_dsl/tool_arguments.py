@@ -120,7 +120,7 @@ def _tell(schema: Mapping[str, Any], violation: Violation) -> str:
 
 
 def _from_pydantic(schema: Mapping[str, Any], error: ValidationError) -> list[str]:
-    told = {}
+    told: dict[str, str] = {}
     for item in error.errors(include_url=False):
         path: tuple[str | int, ...] = ()
         for part in item["loc"]:

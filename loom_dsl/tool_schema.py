@@ -113,9 +113,10 @@ def _field(
     default = ... if parameter.default is parameter.empty else parameter.default
     if default is None:
         annotation = Union[annotation, None]  # noqa: UP007 - `|` does not work on every annotation that typing has
-    extra = {} if description is None or _is_described(annotation, default) else {"description": description}
+    said = None if _is_described(annotation, default) else description
     _check_type(where, annotation, default)
-    return Annotated[annotation, Field(alias=name, **extra)], default
+    info = Field(alias=name) if said is None else Field(alias=name, description=said)
+    return Annotated[annotation, info], default
 
 
 def _is_described(annotation: Any, default: Any) -> bool:
