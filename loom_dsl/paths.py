@@ -24,7 +24,7 @@ def normal_path(path: str, root: str | None = None) -> str | None:
     Returns:
         The relative path with `/` between its parts, or None when it leads out of the working directory.
     """
-    if path == "~" or path.startswith("~/") or "\0" in path:
+    if "\0" in path:
         return None
     parts: list[str] = []
     for part in path.split("/"):
@@ -43,6 +43,8 @@ def normal_path(path: str, root: str | None = None) -> str | None:
         if root is None or parts[: len(top)] != top:
             return None
         parts = parts[len(top) :]
+    if parts[:1] == ["~"]:  # means the home directory to whoever wrote it
+        return None
     return "/".join(parts) or "."
 
 

@@ -131,7 +131,7 @@ def rule_for(tool: str, paths: tuple[str, ...] | None) -> list[str]:
         return [tool]
     normal = [normal_path(path) for path in paths]
     escaped = [escape_pattern(path) for path in dict.fromkeys(normal) if path is not None]
-    return [f"{tool}({'./' if _ARGUMENT.fullmatch(path) else ''}{path})" for path in escaped]
+    return [f"{tool}({'./' if _ARGUMENT.fullmatch(path) or path.isspace() else ''}{path})" for path in escaped]
 
 
 @lru_cache(maxsize=1024)
