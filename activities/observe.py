@@ -65,7 +65,7 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
         created_at=time.time(),
         expires_at=event.get("expires_at"),
         requester=request.get("requester", ""),
-        details={key: request[key] for key in ("preview", "rule", "risk") if request.get(key)},
+        details={key: request[key] for key in ("preview", "rules", "risk") if request.get(key)},
     )
 
 

@@ -12,6 +12,7 @@ from activities.workspace import Workspace
 from loom_dsl.agent import call_name
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import LoomError, ToolNotFound, ToolUnavailable
+from loom_dsl.permission_rules import rule_for
 from loom_dsl.permissions import ToolTraits, Verdict, decide, traits_of
 from loom_dsl.redaction import mask_known, redact
 from loom_dsl.tool_result import ToolMessage, failure, refusal, success
@@ -194,7 +195,7 @@ class Stages:
             "arguments": digest(mask_known(text, secrets)),
             "summary": redact(summary, secrets)[:MOST_SUMMARY],
             "reason": verdict.reason[:MOST_SUMMARY],
-            "rule": _rule_for(tool, arguments),
+            "rules": rule_for(tool.name, self._calls.traits(facts, tool, arguments).paths),
             "risk": str(tool.risk),
             "requester": f"agent {facts.agent.name}",
         }
@@ -212,12 +213,6 @@ def _preview(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str
         return tool.preview(arguments, ToolContext(working_dir=workdir, job=call.job, turn=call.turn))
     except LoomError as error:
         return f"(no preview: {error.message})"
-
-
-def _rule_for(tool: Tool, arguments: Arguments) -> str:
-    """The narrowest rule that covers this call again: what `remember: job` keeps."""
-    paths = [arguments[name] for name in tool.path_arguments if isinstance(arguments.get(name), str)]
-    return f"{tool.name}({paths[0]})" if len(paths) == 1 else tool.name
 
 
 def _failed(error: LoomError) -> dict[str, Any]:

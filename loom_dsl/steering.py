@@ -79,9 +79,9 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None
     """The decision counts: tell it, remember it, and let the token go on."""
     name = token.data["id"]
     if decision.remember == "job" and machine.state.turn is not None:
-        rule = (token.data.get("request") or {}).get("rule")
-        if rule and decision.choice == "approve":
-            _remember(machine, str(rule))
+        rules = (token.data.get("request") or {}).get("rules") or []
+        if rules and decision.choice == "approve":
+            _remember(machine, [str(rule) for rule in rules])
     machine.state.decided = [*machine.state.decided, name][-MOST_SEEN:]
     result: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message}
     if decision.edited_arguments is not None:
@@ -91,10 +91,10 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None
     machine.complete(token, result)
 
 
-def _remember(machine: "Machine", rule: str) -> None:
+def _remember(machine: "Machine", rules: list[str]) -> None:
     assert machine.state.turn is not None
     try:
-        machine.state.turn = machine.state.turn.remember([rule])
+        machine.state.turn = machine.state.turn.remember(rules)
     except PlanError as error:
         machine.emit("warning", code="not_remembered", message=error.message)
 
