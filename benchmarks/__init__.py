@@ -1,0 +1,1 @@
+"""What Loom costs, side by side with a loop that is not durable and with a hand-written Temporal workflow."""

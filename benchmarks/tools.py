@@ -1,0 +1,68 @@
+"""The tools of the benchmarks: they do nothing, so that what is measured is everything around them."""
+
+import hashlib
+import time
+
+from loom_dsl.tools import tool
+
+_WORDS = "the a to of in it is on for with as was that from not by this be at or an are file line name value".split()
+
+
+def text_of(seed: str, size: int) -> str:
+    """Give `size` characters that look like text, another one for each seed."""
+    words: list[str] = []
+    length, state = 0, seed.encode()
+    while length < size:
+        state = hashlib.sha256(state).digest()
+        for byte in state:
+            # Names among the words, so that it deflates as text does and not as a list of thirty words.
+            word = _WORDS[byte % len(_WORDS)] if byte < 180 else state[:3].hex() + str(byte)
+            words.append(word)
+            length += len(word) + 1
+    return " ".join(words)[:size]
+
+
+@tool(read_only=True, quick=True)
+def lookup(key: str, size: int = 40) -> str:
+    """Look something up at once, in the worker's own memory.
+
+    Args:
+        key: What to look up.
+        size: Characters of the answer.
+    """
+    return text_of(key, size)
+
+
+@tool(read_only=True)
+def fetch(key: str, size: int = 40) -> str:
+    """Look something up elsewhere: not declared quick, so it runs as a remote activity.
+
+    Args:
+        key: What to look up.
+        size: Characters of the answer.
+    """
+    return text_of(key, size)
+
+
+@tool(read_only=True)
+def nap(key: str) -> str:
+    """Take a second, as a plain function that blocks its thread.
+
+    Args:
+        key: Names the nap.
+    """
+    time.sleep(1)
+    return f"slept for {key}"
+
+
+@tool
+def change(key: str) -> str:
+    """Change something; nobody has allowed that, so it waits for an approval.
+
+    Args:
+        key: What to change.
+    """
+    return f"changed {key}"
+
+
+TOOLS = {"lookup": lookup, "fetch": fetch, "nap": nap, "change": change}
