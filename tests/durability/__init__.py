@@ -1,0 +1,1 @@
+"""That a job survives what happens to the processes that serve it."""

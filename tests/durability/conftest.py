@@ -1,0 +1,112 @@
+"""A house for one test: a server, a store, a task queue, a scripted model, and jobs in it."""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_client.client import Loom
+from loom_client.connection import connect
+from loom_client.dev_server import DevServer
+from loom_client.fake_model import FakeModel, running
+from loom_client.job import Job
+from loom_client.settings import Settings
+from loom_dsl.agent import Agent
+from loom_dsl.events import EventType
+from loom_dsl.script import Script
+from tests.durability.reading import events, of
+from tests.support.external import HOLD, NAMES, REFERENCES
+from tests.support.waiting import eventually
+from tests.support.worker_process import TOOLS, WorkerProcess
+from worker import make_worker
+
+USAGE = {"prompt": 100, "completion": 10}
+"""Reported for every answer, because the default depends on the length of the working directory's path."""
+
+
+@dataclass
+class House:
+    """Everything that a job needs, for one test alone."""
+
+    folder: Path
+    settings: Settings
+    loom: Loom
+    model: FakeModel
+    url: str
+    workdirs: dict[str, Path] = field(default_factory=dict)
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def agent(self, **fields: Any) -> Agent:
+        """An agent with every outside tool allowed, unless the fields say otherwise."""
+        given = {"name": "tester", "model": "scripted", "tools": REFERENCES, "permissions": {"allow": list(NAMES)}}
+        return Agent(**{**given, **fields})
+
+    async def start(self, agent: Agent | None = None, *, hold: bool = False, **options: Any) -> Job:
+        """Start a job in a directory of its own, where tools wait if `hold`."""
+        workdir = self.folder / f"work-{next(self._numbers)}"
+        workdir.mkdir()
+        if hold:
+            (workdir / HOLD).touch()
+        job = await self.loom.start(agent or self.agent(), "do it", workdir=workdir, **options)
+        self.workdirs[job.id] = workdir
+        return job
+
+    def workdir(self, job: Job) -> Path:
+        """Where a job works."""
+        return self.workdirs[job.id]
+
+    def release(self, job: Job) -> None:
+        """Let the job's tools go on."""
+        (self.workdir(job) / HOLD).unlink()
+
+    def worker(self, environment: dict[str, str] | None = None) -> WorkerProcess:
+        """A worker as a process; not started."""
+        return WorkerProcess(self.settings, self.url, self.folder, environment)
+
+    @asynccontextmanager
+    async def inside(self, **options: Any) -> AsyncIterator[None]:
+        """A worker in this process."""
+        environment = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none"}
+        registry = ToolRegistry.load(modules=list(TOOLS))
+        runtime = Runtime(self.loom.store, registry, self.folder, environment=environment)
+        async with make_worker(self.loom.client, runtime, self.settings.task_queue, **options):
+            yield
+
+    async def approval(self, job: Job, index: int = 0) -> str:
+        """Wait for the job's approval request with this number, and give its id."""
+
+        async def asked() -> str:
+            requests = of(await events(job), EventType.APPROVAL_REQUESTED)
+            return str(requests[index]["approval_id"]) if len(requests) > index else ""
+
+        return await eventually(asked, 20)
+
+
+Opener = Callable[..., Awaitable[House]]
+
+
+@pytest.fixture
+async def house(request: pytest.FixtureRequest, tmp_path: Path, task_queue: str) -> AsyncIterator[Opener]:
+    """Opens a house with the steps of its model: ``await house([{"say": "hello"}], server=own_server)``."""
+    async with AsyncExitStack() as stack:
+
+        async def open_house(
+            steps: Sequence[dict[str, Any]] = (), *, server: DevServer | None = None, **script: Any
+        ) -> House:
+            served: DevServer = server or request.getfixturevalue("dev_server")
+            counted = [{"usage": USAGE, **step} for step in steps]
+            text = {"loom": 1, "kind": "fake-model", "name": "scripted", "steps": counted, **script}
+            model = FakeModel(Script.model_validate(text))
+            url = await stack.enter_async_context(running(model))
+            store = str(tmp_path / "loom.db")
+            settings = Settings(address=served.address, namespace="default", task_queue=task_queue, store=store)
+            loom = await stack.enter_async_context(connect(settings))
+            return House(tmp_path, settings, loom, model, url)
+
+        yield open_house

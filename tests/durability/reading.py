@@ -1,0 +1,115 @@
+"""What happened to a job, read from its store, from its events as a watcher would, and from its histories."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType as HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+
+from loom_client.job import Job
+from loom_dsl.events import Event, EventType
+from loom_dsl.messages import legal_order
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+from tests.support.external import lines
+
+Message = dict[str, Any]
+
+
+async def transcript(store: Store, session: str) -> list[Message]:
+    """The conversation as the model reads it: roles, contents, ids and arguments of calls."""
+
+    def read(tx: Transaction) -> list[Message]:
+        found = []
+        for entry in tx.read_entries(session):
+            head = {key: value for key, value in entry.head.items() if key != "_loom"}
+            content = tx.get_blob(entry.content_digest).decode() if entry.content_digest else None
+            found.append({**head, "content": content})
+        return found
+
+    messages = await store.read(read)
+    assert legal_order(messages) == []
+    return messages
+
+
+async def events(job: Job) -> list[Event]:
+    """Everything that watchers were told so far."""
+    return [event async for event in job.events(follow=False)]
+
+
+def of(told: list[Event], kind: EventType) -> list[dict[str, Any]]:
+    """The data of the events of one type."""
+    return [event.data for event in told if event.type == kind]
+
+
+def watched(told: list[Event]) -> dict[str, str]:
+    """The text of each model stream as somebody sees it who adds up deltas and obeys resets."""
+    seen: dict[str, str] = {}
+    finished: dict[int, str] = {}
+    for event in told:
+        if event.type == EventType.STREAM_RESET:
+            seen[event.data["stream"]] = ""
+        elif event.type == EventType.LLM_DELTA:
+            seen[event.data["stream"]] = seen.get(event.data["stream"], "") + event.data["content"]
+        elif event.type == EventType.LLM_FINISH:
+            assert event.turn not in finished, "an answer was told twice"
+            finished[event.turn] = event.data["content"]
+    for stream, text in seen.items():
+        assert text == finished[int(stream.partition("/")[0])], f"the watcher of {stream} saw another text"
+    return seen
+
+
+@dataclass(frozen=True)
+class Account:
+    """What must be the same whether or not processes were killed."""
+
+    status: str
+    answer: str
+    messages: list[Message]
+    usage: dict[str, Any]
+    results: Counter[str]
+
+
+async def account(store: Store, job: Job) -> Account:
+    """Wait for the job's end and give what it came to; the watcher's view is checked on the way."""
+    result = await job.result()
+    told = await events(job)
+    watched(told)
+    offsets = [event.offset for event in told]
+    assert offsets == list(range(1, len(offsets) + 1))
+    usage = {**result.usage.model_dump(mode="json")}
+    results = Counter(str(data["tool_call_id"]) for data in of(told, EventType.TOOL_RESULT))
+    assert len(of(told, EventType.AGENT_FINISH)) == (result.status == "completed")
+    return Account(result.status, result.answer, await transcript(store, result.session_id), usage, results)
+
+
+def effects_of(folder: Path) -> list[str]:
+    """The effects in the outside world, without the job's name."""
+    return [line.partition("/")[2] for line in lines(folder)]
+
+
+async def histories(client: Client, job: str) -> list[WorkflowHistory]:
+    """The histories of all runs of a job, the first one first."""
+    found: list[WorkflowHistory] = []
+    run: str | None = None
+    latest = await client.get_workflow_handle(job).describe()
+    first = (await client.get_workflow_handle(job, run_id=latest.run_id).fetch_history()).events[0]
+    run = first.workflow_execution_started_event_attributes.first_execution_run_id
+    while run:
+        history = await client.get_workflow_handle(job, run_id=run).fetch_history()
+        found.append(history)
+        last = history.events[-1]
+        run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id or None
+    return found
+
+
+def failed_tasks(runs: list[WorkflowHistory]) -> list[str]:
+    """Why workflow tasks failed, if any did."""
+    return [
+        event.workflow_task_failed_event_attributes.failure.message
+        for run in runs
+        for event in run.events
+        if event.event_type == HistoryEvent.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]

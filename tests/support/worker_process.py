@@ -1,0 +1,132 @@
+"""A worker as a real process, which a test may kill and which cannot outlive the test.
+
+Run as ``python -m tests.support.worker_process OPTIONS``, it is that process.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from loom_client import guardian
+from loom_client.settings import Settings
+from tests.support.waiting import eventually
+from worker import serve
+
+READY = "the worker is ready"
+TOOLS = ("tests.support.external",)
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class WorkerProcess:
+    """One worker: started, killed, started again. As a context manager it is killed at the end.
+
+    Args:
+        settings: The server, the task queue and the store.
+        model: Base URL of the model's endpoint.
+        folder: Where its log goes; working directories lie below.
+        environment: More variables for it.
+    """
+
+    def __init__(
+        self, settings: Settings, model: str, folder: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._options = {
+            "address": settings.address,
+            "namespace": settings.namespace,
+            "task_queue": settings.task_queue,
+            "store": str(settings.store),
+            "root": str(folder),
+            "tools": list(TOOLS),
+        }
+        self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "worker.log"
+        self.starts = 0
+
+    async def start(self) -> Self:
+        """Start it, and wait until it takes work."""
+        assert self._process is None, "the worker runs already"
+        self.starts += 1
+        before = len(self._said())
+        command = [sys.executable, "-m", "tests.support.worker_process", json.dumps(self._options)]
+        with self.log.open("ab") as log:
+            # The guardian ends the worker when this process lets go of its input, in whatever way.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", guardian.__file__, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=_ROOT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        await eventually(lambda: self._is_ready(before), 60)
+        return self
+
+    def kill(self) -> float:
+        """Kill it with SIGKILL, and wait until it is gone; the moment of the kill, on the monotonic clock."""
+        assert self._process is not None, "the worker does not run"
+        process, self._process = self._process, None
+        worker = psutil.Process(process.pid).children()
+        moment = time.monotonic()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        psutil.wait_procs(worker, timeout=10)
+        assert process.stdin is not None
+        process.stdin.close()
+        return moment
+
+    async def ended(self, within: float = 30) -> int:
+        """Wait until it ends by itself; its exit status, 128 + n when signal n ended it."""
+        process = self._process
+        assert process is not None, "the worker does not run"
+        await eventually(lambda: process.poll() is not None, within)
+        self._process = None
+        assert process.stdin is not None
+        process.stdin.close()
+        return int(process.returncode)
+
+    def memory(self) -> int:
+        """Its resident memory in bytes."""
+        assert self._process is not None, "the worker does not run"
+        (worker,) = psutil.Process(self._process.pid).children()
+        return int(worker.memory_info().rss)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def _is_ready(self, before: int) -> bool:
+        said = self._said()[before:]
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"the worker ended with {self._process.returncode}:\n{said[-3_000:]}")
+        return READY in said
+
+
+def main() -> None:
+    """Be the worker."""
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    options["root"] = Path(options["root"])
+    asyncio.run(serve(**options, ready=READY))
+    # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
