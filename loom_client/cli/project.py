@@ -1,0 +1,183 @@
+"""Commands about a project's files, its store and its machine: init, validate, graph, prune, doctor."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_client.cli.failures import DONE, FAILED, MISTAKE, guarded_plain
+from loom_client.cli.options import Address, Json, Namespace, StorePath, TaskQueue, Tools, settings_of
+
+if TYPE_CHECKING:
+    from loom_client.doctor import Check
+    from loom_client.project.retention import Pruning
+    from loom_client.render import Paper
+    from loom_dsl.errors import Diagnostic
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("init")(guarded_plain(init))
+    app.command("validate")(guarded_plain(validate))
+    app.command("graph")(guarded_plain(graph))
+    app.command("prune")(guarded_plain(prune))
+    app.command("doctor")(guarded_plain(doctor))
+
+
+def init(
+    directory: Annotated[
+        Path, typer.Argument(help="Where; it is made when it is not there.", metavar="[DIR]")
+    ] = Path(),
+) -> int:
+    """Begin a project: an agent, a tool, and a scripted model to try them with."""
+    from loom_client.project.scaffold import begin
+
+    for place in begin(directory):
+        print(place)
+    where = "" if directory == Path() else f"in {directory}, "
+    print(f"Next: {where}follow README.md, or ask `loom doctor` whether this machine is ready.")
+    return DONE
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Agents, graphs and scripts of the fake model.", metavar="FILE…")],
+    tools: Tools = None,
+    json: Json = False,
+) -> int:
+    """Check documents and tell everything that is wrong with them; 2 when something is."""
+    import os
+
+    from loom_client.project.validate import check_file, load_tools
+    from loom_client.render import paper_for, visible
+
+    paper = paper_for()
+    known, findings = load_tools(tools or [])
+    if not json:
+        _print_findings(paper, findings)
+    for file in files:
+        name, found = check_file(file, known, os.environ)
+        findings += found
+        if not json:
+            _print_findings(paper, found)
+            if not found:
+                print(paper.styled(visible(f"{file}: ok  {name}"), "green"))
+    if json:
+        _print_json(findings)
+    elif findings:
+        paper.line(f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}", "bold")
+    return MISTAKE if findings else DONE
+
+
+def _print_findings(paper: "Paper", findings: "list[Diagnostic]") -> None:
+    from loom_client.render import visible
+
+    for found in findings:  # one line each at any width, so that editors and grep can read them
+        print(paper.styled(visible(str(found)), "red"))
+
+
+def graph(
+    target: Annotated[
+        str, typer.Argument(help="An agent's or a graph's file, loom.tt or loom.tool_call.", metavar="FILE")
+    ],
+) -> int:
+    """Draw a graph as Mermaid text: every node, and every edge with its condition."""
+    import os
+
+    from loom_client.project.picture import picture
+
+    print(picture(target, os.environ), end="")
+    return DONE
+
+
+def prune(
+    older_than: Annotated[str, typer.Option(help="Age of what goes, since the job ended.", metavar="AGE")] = "30d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Give the room back to the disk, too.")] = False,
+    store: StorePath = None,
+    namespace: Namespace = None,
+    json: Json = False,
+) -> int:
+    """Remove jobs that ended long ago from the store, and what only they used."""
+    from loom_client.project.retention import prune as remove
+    from loom_client.render import paper_for
+    from loom_dsl.duration import parse_duration
+    from loom_dsl.errors import UserError
+
+    try:
+        age = parse_duration(older_than)
+    except ValueError as error:
+        raise UserError(f"--older-than {older_than}: {error}") from None
+    done = remove(settings_of(namespace=namespace, store=store).store_path(), age, dry_run=dry_run, compact=compact)
+    if json:
+        _print_json({"store": str(done.store), "before": done.before.isoformat(), "dry_run": dry_run, **_fields(done)})
+    else:
+        _print_pruning(paper_for(), done, dry_run)
+    return DONE
+
+
+def _fields(done: "Pruning") -> dict[str, int]:
+    from dataclasses import asdict
+
+    return {**asdict(done.pruned), "file_bytes": done.file_bytes}
+
+
+def _print_pruning(paper: "Paper", done: "Pruning", dry_run: bool) -> None:
+    from loom_client.render.text import plural, size
+
+    local = done.before.astimezone()
+    verb = "would go" if dry_run else "went"
+    paper.line(f"{done.store}: of jobs that ended before {local:%Y-%m-%d %H:%M} {verb}", hang=2)
+    gone = done.pruned
+    counts = {"job": gone.jobs, "session": gone.sessions, "event": gone.events, "effect": gone.effects}
+    shown = [plural(count, word) for word, count in counts.items()]
+    shown += ["1 entry" if gone.entries == 1 else f"{gone.entries:,} entries", plural(gone.approvals, "approval")]
+    paper.line(f"  {', '.join(shown)}, {plural(gone.blobs, 'content')} of {size(gone.blob_bytes)}B", hang=2)
+    if dry_run:
+        paper.line("  nothing was removed; leave --dry-run out to remove it", "dim", hang=2)
+
+
+def doctor(
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+    json: Json = False,
+) -> int:
+    """Look for what is missing or set up wrongly, and say how to mend it; 1 when Loom cannot work like this."""
+    from loom_client.doctor import Status, examine
+    from loom_client.render import paper_for
+
+    settings = settings_of(address, namespace, task_queue, store)
+    paper, checks = paper_for(), []
+    for check in examine(settings):
+        checks.append(check)
+        if not json:
+            _print_check(paper, check)
+    failed = sum(check.status is Status.FAIL for check in checks)
+    if json:
+        _print_json(checks)
+    else:
+        paper.line(f"{failed} of {len(checks)} checks failed" if failed else "Loom can work here.", "bold")
+    return FAILED if failed else DONE
+
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def _print_check(paper: "Paper", check: "Check") -> None:
+    paper.line(f"{check.status:<4}  {check.what}: {check.found}", _STYLES[check.status], hang=6)
+    if check.fix:
+        paper.line(f"      {paper.glyph('→', '->')} {check.fix}", hang=8)
+    paper.flush()
+
+
+def _print_json(value: object) -> None:
+    import dataclasses
+    import json
+
+    def plain(item: object) -> object:
+        assert dataclasses.is_dataclass(item)
+        assert not isinstance(item, type)
+        return dataclasses.asdict(item)
+
+    print(json.dumps(value, default=plain, indent=2, ensure_ascii=False))

@@ -1,0 +1,88 @@
+"""The Temporal server, its namespace, and the workers on the task queue."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from loom_client.doctor.check import Check, Status
+from loom_client.settings import Settings
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+PROBE_SECONDS = 2.0
+RECENT_SECONDS = 70.0
+"""A worker asks for work at least once in this time."""
+
+
+def server(settings: Settings) -> Iterator[Check]:
+    """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails."""
+    what = f"Temporal server {settings.address}"
+    reason = _refused(settings.address)
+    if reason:
+        yield Check(Status.FAIL, what, reason, "start one with `loom dev`, or set LOOM_ADDRESS to one that runs")
+        return
+    try:
+        yield from asyncio.run(_ask_server(settings, what))
+    except (TimeoutError, RuntimeError, OSError):
+        found = "something listens there that does not speak Temporal's protocol, or not without TLS"
+        yield Check(Status.FAIL, what, found, "set LOOM_ADDRESS to the server's gRPC port (`loom dev`: 7233)")
+
+
+def _refused(address: str) -> str:
+    """Say why no connection is taken at ``host:port``; empty when one is."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        return f"{address!r} is not HOST:PORT"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        return f"nothing answers there ({getattr(error, 'strerror', None) or error})"
+    return ""
+
+
+async def _ask_server(settings: Settings, what: str) -> list[Check]:
+    import temporalio.service
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
+    from temporalio.client import Client
+
+    async with asyncio.timeout(3 * PROBE_SECONDS):
+        client = await Client.connect(settings.address, namespace=settings.namespace)
+        info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+        checks = [Check(Status.OK, what, f"answers, version {info.server_version}")]
+        try:
+            request = DescribeNamespaceRequest(namespace=settings.namespace)
+            await client.workflow_service.describe_namespace(request)
+        except temporalio.service.RPCError as error:
+            fix = f"temporal operator namespace create -n {settings.namespace}, or set LOOM_NAMESPACE"
+            return [*checks, Check(Status.FAIL, f"namespace {settings.namespace}", error.message, fix)]
+        checks.append(Check(Status.OK, f"namespace {settings.namespace}", "is there"))
+        return [*checks, await _workers(client, settings)]
+
+
+async def _workers(client: "Client", settings: Settings) -> Check:
+    from temporalio.api.enums.v1 import TaskQueueType
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+    request = DescribeTaskQueueRequest(
+        namespace=settings.namespace,
+        task_queue=TaskQueue(name=settings.task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    answer = await client.workflow_service.describe_task_queue(request)
+    now = time.time()
+    seen = {
+        poller.identity: now - poller.last_access_time.ToSeconds()
+        for poller in answer.pollers
+        if now - poller.last_access_time.ToSeconds() < RECENT_SECONDS
+    }
+    what = f"worker on {settings.task_queue}"
+    if not seen:
+        fix = "start one with `loom worker` (`loom dev` starts one beside the server)"
+        return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
+    latest = sorted(seen.items(), key=lambda item: item[1])[:3]
+    names = ", ".join(f"{name} ({max(0, age):.0f} s ago)" for name, age in latest)
+    return Check(Status.OK, what, f"{len(seen)}: {names}")
