@@ -1,0 +1,143 @@
+"""``loom dev``: a server and a worker that live and end together."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_client import guardian
+from loom_client.cli.failures import MISTAKE, say
+from loom_client.dev_server import DevServer
+from loom_client.settings import Settings
+
+SHORT_LIFE = 5.0
+"""A worker that ends sooner than this, in seconds, has no chance the next time either."""
+_POLL_SECONDS = 0.1
+_PATIENCE = guardian.GRACE_SECONDS + 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """What the worker of `loom dev` is started with."""
+
+    tools: tuple[str, ...]
+    root: Path
+    on_approval: str
+    secrets: tuple[str, ...]
+
+    def command(self, settings: Settings, address: str) -> list[str]:
+        """Give the command line of the worker."""
+        command = [sys.executable, "-P", "-m", "loom_client.cli", "worker", "--address", address]
+        command += ["--namespace", settings.namespace, "--task-queue", settings.task_queue]
+        command += ["--store", str(settings.store_path()), "--root", str(self.root)]
+        command += [part for module in self.tools for part in ("--tools", module)]
+        command += [part for name in self.secrets for part in ("--secret", name)]
+        return command + (["--on-approval", self.on_approval] if self.on_approval else [])
+
+
+async def develop(server: DevServer, settings: Settings, options: WorkerOptions | None) -> int:
+    """Run until SIGINT, SIGTERM, the end of the server, or a worker that cannot work; the exit status."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    say("starting the Temporal server ...")
+    starting = asyncio.create_task(server.start())
+    if await _first(starting, stop):
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await server.stop()
+        return 130
+    try:
+        starting.result()
+        _print_addresses(server, settings)
+        return await _watch(server, settings, options, stop)
+    finally:
+        await server.stop()
+
+
+async def _first(task: "asyncio.Task[object]", stop: asyncio.Event) -> bool:
+    """Wait for the task; True when it is to be stopped before."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    return not task.done()
+
+
+def _print_addresses(server: DevServer, settings: Settings) -> None:
+    lines = [f"Temporal server  {server.address}  (LOOM_ADDRESS)", f"HTTP API         http://{server.http_address}"]
+    if server.ui_url:
+        lines.append(f"web console      {server.ui_url}")
+    lines += [f"server's file    {server.db}", f"Loom's store     {settings.store_path()}  (LOOM_STORE)"]
+    print("\n".join(lines), flush=True)
+    if server.address != settings.address:
+        print(f"other terminals: export LOOM_ADDRESS={server.address}", flush=True)
+
+
+async def _watch(server: DevServer, settings: Settings, options: WorkerOptions | None, stop: asyncio.Event) -> int:
+    """Keep a worker running until the end."""
+    while True:
+        begun = time.monotonic()
+        async with _child(options.command(settings, server.address) if options else None) as child:
+            ended = await _end_of(server, child, stop)
+        if ended is None:
+            say("stopping")
+            return 0
+        if not server.running:
+            say(f"error: the Temporal server ended; its output is in {server.log}")
+            return 1
+        if ended == MISTAKE or time.monotonic() - begun < SHORT_LIFE:
+            say(f"error: the worker ended with status {ended}; see the line above")
+            return ended or 1
+        say(f"the worker ended with status {ended}; starting it again")
+
+
+async def _end_of(server: DevServer, child: "subprocess.Popen[bytes] | None", stop: asyncio.Event) -> int | None:
+    """Wait until something ends: the worker's status, or None when all is to be stopped."""
+    while not stop.is_set():
+        if child is not None and child.poll() is not None:
+            return child.returncode
+        if not server.running:
+            return 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _POLL_SECONDS)
+    return None
+
+
+@contextlib.asynccontextmanager
+async def _child(command: list[str] | None) -> "AsyncIterator[subprocess.Popen[bytes] | None]":
+    """Run the worker under the guardian, so that it ends with us, in whatever way we end."""
+    if command is None:
+        yield None
+        return
+    process = _spawn(command)
+    try:
+        yield process
+    finally:
+        if process.stdin:
+            process.stdin.close()
+        waited = 0.0
+        while process.poll() is None and waited < _PATIENCE:
+            await asyncio.sleep(_POLL_SECONDS)
+            waited += _POLL_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _spawn(command: list[str]) -> "subprocess.Popen[bytes]":
+    # Loom itself is found also where it is not installed but run from its directory.
+    home = str(Path(__file__).resolve().parents[2])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", guardian.__file__, *command],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*paths, home])},
+        start_new_session=True,  # Ctrl-C at the terminal is ours to pass on, in order: the worker, then the server
+    )

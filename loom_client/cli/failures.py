@@ -1,0 +1,90 @@
+"""How a command ends: the exit status, and one line that says what is wrong and what to do."""
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
+
+DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+BROKEN_PIPE = 141
+"""What a shell reports of a program that wrote into a closed pipe."""
+
+_on_interrupt = ""
+
+
+def tell_on_interrupt(message: str) -> None:
+    """Choose what is said when the command is interrupted from here on."""
+    global _on_interrupt
+    _on_interrupt = message
+
+
+def guarded(command: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P, None]:
+    """Make a command of a coroutine: it returns the exit status, and every way to fail is told in a line."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        raise SystemExit(outcome(lambda: asyncio.run(command(*args, **kwargs))))
+
+    return run
+
+
+def guarded_plain(command: Callable[P, int | None]) -> Callable[P, None]:
+    """Do as `guarded` does for a plain function."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        raise SystemExit(outcome(lambda: command(*args, **kwargs)))
+
+    return run
+
+
+def outcome(work: Callable[[], int | None]) -> int:
+    """Do the work of a command; the exit status."""
+    try:
+        return work() or DONE
+    except KeyboardInterrupt:
+        say(f"\ninterrupted{'; ' + _on_interrupt if _on_interrupt else ''}")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return leave_quietly()
+    except Exception as error:
+        return _failure(error)
+
+
+def leave_quietly() -> int:
+    """The reader of our output went away: say nothing more, also not when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+def say(text: str) -> None:
+    """Write a line to people, beside the output."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        leave_quietly()
+
+
+def _failure(error: Exception) -> int:
+    from loom_client.render.text import visible
+    from loom_dsl.errors import DocumentError, LoomError
+
+    debug = os.environ.get("LOOM_DEBUG", "") not in ("", "0")
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, DocumentError):
+        say(visible("\n".join(f"error: {found}" for found in error.diagnostics)))
+        return error.exit_code
+    if isinstance(error, LoomError):
+        say(visible(f"error: {error.message}"))
+        return error.exit_code
+    hint = "" if debug else "; LOOM_DEBUG=1 shows where"
+    text = " ".join(str(error).split())[:500]
+    say(visible(f"error: {type(error).__name__}: {text}{hint}"))
+    return FAILED

@@ -1,0 +1,261 @@
+"""Following a job: its events as they come, why nothing comes, and the questions that it asks."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from loom_client.client import Loom
+from loom_client.render import Timeline, ToolCall
+from loom_client.why import why
+from loom_dsl.events import Event, EventType
+from loom_dsl.run import RunResult
+from loom_store.store import Store
+
+IDLE_SECONDS = 2.0
+"""After so long without an event it is said why nothing happens, and looked up again as often."""
+
+
+class Watcher(Protocol):
+    """What is done with a job's events."""
+
+    def feed(self, event: Event) -> None:
+        """Take an event."""
+
+    def waiting(self, reason: str) -> None:
+        """Take the reason why none comes."""
+
+    def end(self, result: RunResult, seconds: float | None = None) -> None:
+        """Take the end."""
+
+
+class JsonLines:
+    """Prints one JSON object a line for each event, and one of the type ``result`` at the end."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+
+    def feed(self, event: Event) -> None:
+        """Print an event."""
+        print(json.dumps(event.model_dump(mode="json")), flush=True)
+
+    def waiting(self, reason: str) -> None:
+        """Say nothing: a reason is not an event."""
+
+    def end(self, result: RunResult, seconds: float | None = None) -> None:
+        """Print the result."""
+        print(json.dumps({"type": "result", "job": self._job, "result": result.model_dump(mode="json")}), flush=True)
+
+
+@dataclass
+class Calls:
+    """What the model asked for, by the ids of the calls: read from the session as it grows.
+
+    Attributes:
+        store: Where the session is.
+        session: Its id.
+        job: The job whose calls are wanted.
+    """
+
+    store: Store
+    session: str
+    job: str
+    _next: int = 0
+    _known: dict[tuple[int, str], ToolCall] = field(default_factory=dict)
+
+    def __call__(self, turn: int, call_id: str) -> ToolCall | None:
+        """Give a call, if the session has it by now."""
+        return self._known.get((turn, call_id))
+
+    async def read_on(self) -> None:
+        """Read what has been added to the session since the last time."""
+        start = self._next
+        for entry in await self.store.read(lambda tx: tx.read_entries(self.session, start)):
+            self._next = max(self._next, entry.seq + 1)
+            if entry.job != self.job or entry.turn is None:
+                continue
+            for call in entry.head.get("tool_calls", ()):
+                function = call.get("function", {})
+                named = ToolCall(str(function.get("name", "")), str(function.get("arguments", "")))
+                self._known[(entry.turn, call.get("id", ""))] = named
+
+
+@dataclass
+class Follower:
+    """Reads a job's events to a watcher until the job has ended.
+
+    Attributes:
+        loom: The connection.
+        job: The job's row.
+        watcher: What is done with the events.
+        calls: Kept up to date for the watcher.
+        ask: Asks about an approval that was requested; None: nobody is asked here.
+    """
+
+    loom: Loom
+    job: Mapping[str, Any]
+    watcher: Watcher
+    calls: Calls
+    ask: Callable[[Event, "Follower"], Awaitable[None]] | None = None
+    _queue: "asyncio.Queue[Event | BaseException | None]" = field(default_factory=asyncio.Queue)
+    _held: list[Event] = field(default_factory=list)
+    _decided: set[str] = field(default_factory=set)
+
+    async def run(self, after: int = 0) -> RunResult:
+        """Follow from an offset on; how the job ended.
+
+        Raises:
+            JobGone: It was ended outside Loom.
+        """
+        pump = asyncio.create_task(self._pump(after))
+        try:
+            async for event in self._events():
+                if event.type == EventType.TOOL_CALLS_START:
+                    await self.calls.read_on()
+                self.watcher.feed(event)
+                if event.type == EventType.APPROVAL_REQUESTED and self.ask is not None and self._open(event):
+                    await self.ask(event, self)
+        finally:
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pump
+        result, seconds = await final_result(self.loom, str(self.job["job"]))
+        self.watcher.end(result, seconds)
+        return result
+
+    async def decided(self, approval: str) -> None:
+        """Wait until somebody has decided an approval, or the job has ended; other events are kept for later."""
+        while approval not in self._decided:
+            event = await self._queue.get()
+            if not isinstance(event, Event):
+                self._queue.put_nowait(event)
+                return
+            self._held.append(event)
+            self._note(event)
+
+    def _open(self, event: Event) -> bool:
+        """Whether an approval is still undecided, as far as the events go that are here already."""
+        while not self._queue.empty():
+            following = self._queue.get_nowait()
+            if not isinstance(following, Event):
+                self._queue.put_nowait(following)
+                break
+            self._held.append(following)
+            self._note(following)
+        return event.data.get("approval_id") not in self._decided
+
+    def _note(self, event: Event) -> None:
+        if event.type == EventType.APPROVAL_DECIDED:
+            self._decided.add(str(event.data.get("approval_id", "")))
+
+    async def _events(self) -> AsyncIterator[Event]:
+        while True:
+            if self._held:
+                yield self._held.pop(0)
+                continue
+            event = await self._next_event()
+            if event is None:
+                return
+            if not isinstance(event, Event):
+                raise event
+            self._note(event)
+            yield event
+
+    async def _next_event(self) -> "Event | BaseException | None":
+        """Wait for the next event; meanwhile look up why there is none, beside it and not before it."""
+        getting = asyncio.create_task(self._queue.get())
+        asking: asyncio.Task[str] | None = None
+        try:
+            while not getting.done():
+                waited = {getting, asking} if asking else {getting}
+                await asyncio.wait(waited, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if asking is None and not getting.done():
+                    asking = asyncio.create_task(why(self.loom, str(self.job["job"])))
+                elif asking is not None and asking.done() and not getting.done():
+                    self.watcher.waiting(asking.result())
+                    asking = None
+            return getting.result()
+        finally:
+            for task in (getting, asking):
+                if task is not None and not task.done():
+                    task.cancel()
+
+    async def _pump(self, after: int) -> None:
+        """Move the events into the queue: a generator must not be cancelled while it waits for one."""
+        try:
+            async for event in self.loom.job(str(self.job["job"])).events(after):
+                self._queue.put_nowait(event)
+        except Exception as error:
+            self._queue.put_nowait(error)
+        else:
+            self._queue.put_nowait(None)
+
+
+async def final_result(loom: Loom, job: str) -> tuple[RunResult, float | None]:
+    """Give how a job ended, with the whole answer, and how many seconds it took; waits while it runs.
+
+    Raises:
+        JobGone: It was ended outside Loom.
+    """
+    row = await loom.store.read(lambda tx: tx.job(job))
+    result = stored_result(row)
+    if result is None:
+        result = await loom.job(job).result()
+        row = await loom.store.read(lambda tx: tx.job(job))
+        result = stored_result(row) or result
+    seconds = None
+    if row is not None:
+        from loom_client.render.text import moment_of
+
+        ended = moment_of(row["ended_at"]) if row["ended_at"] else time.time()
+        seconds = max(0.0, ended - moment_of(row["created_at"]))
+    return await with_whole_answer(loom.store, job, result), seconds
+
+
+def stored_result(row: Mapping[str, Any] | None) -> RunResult | None:
+    """Give the result that the store has of a job that has ended."""
+    if row is None or not row["ended_at"] or not row["result"]:
+        return None
+    return RunResult.model_validate(row["result"])
+
+
+async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
+    """Put the whole answer in place of one that was cut for the server."""
+    if not result.answer.endswith("[... the rest is in the store]"):
+        return result
+    last = await store.read(lambda tx: tx.last_offset(job))
+    events = await store.read(lambda tx: tx.read_events(job, after=max(0, last - 50), limit=50, expand=True))
+    whole = [raw.get("content") for _, raw in events if raw.get("t") in ("llm_finish", "agent_finish")]
+    answer = next((text for text in reversed(whole) if isinstance(text, str) and text), result.answer)
+    return result.model_copy(update={"answer": answer})
+
+
+def make_watcher(
+    loom: Loom, row: Mapping[str, Any], *, as_json: bool, states: bool = False, tell: bool = True
+) -> tuple[Watcher, Calls]:
+    """Give what shows a job's events: a timeline on standard output, or JSON lines.
+
+    Args:
+        loom: The connection.
+        row: The job's row.
+        as_json: Print JSON.
+        states: Show every change of state.
+        tell: Tell the commands by which approvals are decided.
+    """
+    from loom_client.render import paper_for
+
+    calls = Calls(loom.store, row["session"], row["job"])
+    if as_json:
+        return JsonLines(row["job"]), calls
+
+    def preview(request: Mapping[str, Any]) -> str:
+        name = request.get("preview")
+        return loom.store.read_sync(lambda tx: tx.get_blob(name).decode("utf-8", "replace")) if name else ""
+
+    timeline = Timeline(paper_for(sys.stdout), states=states, call=calls, preview=preview, how_to_decide=tell)
+    timeline.begin(row)
+    return timeline, calls

@@ -1,0 +1,67 @@
+"""``loom jobs`` and ``show``."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from loom_client.cli.failures import DONE, guarded
+from loom_client.cli.options import Address, JobName, Json, Namespace, StorePath, TaskQueue, settings_of
+
+STATUSES = ("running", "completed", "failed", "aborted")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("jobs", help="List the latest jobs.")(jobs)
+    app.command("show", help="Show where a job stands: why it waits, its turns, effects, approvals and usage.")(show)
+
+
+@guarded
+async def jobs(
+    status: Annotated[str | None, typer.Option(help="Only those.", metavar="|".join(STATUSES))] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    as_json: Json = False,
+    namespace: Namespace = None,
+    store: StorePath = None,
+) -> int:
+    """List jobs."""
+    from loom_client.cli.opening import existing_store
+    from loom_client.cli.tables import show_jobs
+    from loom_dsl.errors import UserError
+
+    if status is not None and status not in STATUSES:
+        raise UserError(f"--status {status}: write one of {', '.join(STATUSES)}")
+    with existing_store(settings_of(namespace=namespace, store=store)) as opened_store:
+        rows = await opened_store.read(lambda tx: tx.jobs(limit=limit, status=status))
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        show_jobs(rows)
+    return DONE
+
+
+@guarded
+async def show(
+    job: JobName,
+    as_json: Json = False,
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Show a job."""
+    from loom_client.cli.opening import existing_store, find_job
+    from loom_client.cli.summary import summarise
+    from loom_client.cli.tables import show_job
+
+    settings = settings_of(address, namespace, task_queue, store)
+    with existing_store(settings) as opened_store:
+        row = await find_job(opened_store, job)
+        summary = await summarise(opened_store, settings, row)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        show_job(summary)
+    return DONE

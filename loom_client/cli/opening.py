@@ -1,0 +1,64 @@
+"""Opening the store and the server for a command, and finding what a user names."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from loom_client.client import Loom
+from loom_client.connection import temporal
+from loom_client.settings import Settings
+from loom_dsl.errors import NotFoundError
+from loom_store.store import Store
+
+MOST_NAMES = 500
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, create: bool = False) -> AsyncIterator[Loom]:
+    """Connect to the store and to the server.
+
+    Args:
+        settings: Where they are.
+        create: Make the store when there is none.
+
+    Raises:
+        ConfigurationError: No server answers, or the namespace does not exist there.
+        LoomError: The store cannot be used.
+    """
+    with Store.open(settings.store_path(), create=create) as store:
+        yield Loom(await temporal(settings, store), store, settings)
+
+
+def existing_store(settings: Settings) -> Store:
+    """Open the store alone: what lists show needs no server.
+
+    Raises:
+        LoomError: There is none, or it cannot be used.
+    """
+    return Store.open(settings.store_path(), create=False)
+
+
+async def find_job(store: Store, name: str) -> dict[str, Any]:
+    """Give a job's row.
+
+    Raises:
+        NotFoundError: There is no such job; names the near ones.
+    """
+    row = await store.read(lambda tx: tx.job(name))
+    if row is not None:
+        return row
+    known = [found["job"] for found in await store.read(lambda tx: tx.jobs(limit=MOST_NAMES))]
+    raise NotFoundError(f"there is no job {name!r} in the store {store.path}; {near(name, known, 'jobs')}")
+
+
+def near(name: str, known: Iterable[str], what: str) -> str:
+    """Say which known names are near a wrong one, or which are the latest."""
+    import difflib
+
+    names = list(known)
+    if not names:
+        return f"there are no {what} yet"
+    close = difflib.get_close_matches(name, names, 3, 0.6) or [other for other in names if name and name in other][:3]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"the latest {what} are {', '.join(names[:3])}"

@@ -1,0 +1,148 @@
+"""``loom run``, ``watch``, ``result`` and ``wait``."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_client.cli.failures import DONE, FAILED, guarded, say, tell_on_interrupt
+from loom_client.cli.options import (
+    Address,
+    JobName,
+    Json,
+    Namespace,
+    StorePath,
+    TaskQueue,
+    Tools,
+    settings_of,
+    user_name,
+)
+
+if TYPE_CHECKING:
+    from loom_client.client import Loom
+    from loom_dsl.run import RunResult
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run", help="Start a job and show it until it ends.")(run)
+    app.command("watch", help="Show a job from its beginning, or from an offset, until it ends.")(watch)
+    app.command("result", help="Wait until a job has ended, and print its answer.")(result)
+    app.command("wait", help="The same as `loom result`.")(result)
+
+
+@guarded
+async def run(  # noqa: PLR0917 - each is an option of the command
+    agent: Annotated[Path, typer.Argument(help="The agent's file.", metavar="AGENT.yaml")],
+    task: Annotated[str, typer.Argument(help="What it is to do; - reads it from standard input.", metavar="TASK")],
+    workdir: Annotated[Path | None, typer.Option(help="Directory that file tools are confined to.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")] = False,
+    job: Annotated[str | None, typer.Option(help="The job's id; the same id again is the same job.")] = None,
+    session: Annotated[str | None, typer.Option(help="Conversation to go on with.")] = None,
+    model: Annotated[str | None, typer.Option(help="Use this model in place of the file's.")] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="End the job after so many turns.")] = None,
+    tools: Tools = None,
+    states: Annotated[bool, typer.Option("--states", help="Show every change of state.")] = False,
+    as_json: Json = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Do not ask here about approvals.")] = False,
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Start a job and follow it."""
+    from loom_client.cli.opening import opened
+    from loom_client.cli.starting import Request, announce_worker, load, start
+
+    request = Request(agent, task, workdir, job, session, model, max_turns, tuple(tools or ()))
+    definition, text = load(request)
+    settings = settings_of(address, namespace, task_queue, store)
+    async with opened(settings, create=True) as loom:
+        name = await start(loom, request, definition, text)
+        await announce_worker(loom)
+        if detach:
+            print(json.dumps({"job": name}) if as_json else name, flush=True)
+            if not as_json:
+                say(f"see it with `loom watch {name}`")
+            return DONE
+        return await _follow(loom, name, as_json=as_json, states=states, ask=not (no_input or as_json))
+
+
+@guarded
+async def watch(
+    job: JobName,
+    offset: Annotated[int, typer.Option("--from", min=0, help="Show only events after this offset.")] = 0,
+    states: Annotated[bool, typer.Option("--states", help="Show every change of state.")] = False,
+    as_json: Json = False,
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Show a job."""
+    from loom_client.cli.opening import opened
+
+    async with opened(settings_of(address, namespace, task_queue, store)) as loom:
+        return await _follow(loom, job, after=offset, as_json=as_json, states=states, ask=False)
+
+
+@guarded
+async def result(
+    job: JobName,
+    as_json: Json = False,
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Wait for a job and print its answer."""
+    from loom_client.cli.follow import final_result, stored_result, with_whole_answer
+    from loom_client.cli.opening import existing_store, find_job, opened
+
+    settings = settings_of(address, namespace, task_queue, store)
+    tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
+    with existing_store(settings) as opened_store:
+        found = stored_result(await find_job(opened_store, job))
+        if found is not None:  # it has ended: no server is needed to say how
+            return _print_result(job, await with_whole_answer(opened_store, job, found), as_json)
+    async with opened(settings) as loom:
+        ended, _ = await final_result(loom, job)
+        return _print_result(job, ended, as_json)
+
+
+async def _follow(
+    loom: "Loom", name: str, *, after: int = 0, as_json: bool, states: bool, ask: bool
+) -> int:
+    from loom_client.cli.follow import Follower, make_watcher
+    from loom_client.cli.opening import find_job
+    from loom_client.cli.prompt import Prompter, can_ask
+    from loom_client.render import Timeline
+
+    row = await find_job(loom.store, name)
+    if not row["ended_at"]:
+        tell_on_interrupt(f"the job goes on; see it again with `loom watch {name}`")
+    asking = ask and can_ask()
+    watcher, calls = make_watcher(loom, row, as_json=as_json, states=states, tell=not asking)
+    follower = Follower(loom, row, watcher, calls)
+    if asking and isinstance(watcher, Timeline):
+        follower.ask = Prompter(loom.store, watcher.paper, user_name(), watcher.interrupt)
+    if after:
+        await calls.read_on()
+    ended = await follower.run(after)
+    return DONE if ended.status == "completed" else FAILED
+
+
+def _print_result(job: str, ended: "RunResult", as_json: bool) -> int:
+    from loom_client.render.text import visible
+
+    if as_json:
+        print(json.dumps({"job": job, **ended.model_dump(mode="json")}))
+    elif ended.answer:
+        print(visible(ended.answer))
+    if ended.status == "completed":
+        return DONE
+    if not as_json:
+        why = f": {ended.error.code}: {ended.error.message}" if ended.error else ""
+        say(visible(f"job {job} {'was aborted' if ended.status == 'aborted' else 'failed'}{why}"))
+    return FAILED

@@ -1,0 +1,139 @@
+"""``loom dev``, ``worker`` and ``fake-model``: the commands that stay until they are stopped."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loom_client.cli.failures import MISTAKE, guarded, guarded_plain, outcome, say
+from loom_client.cli.options import Address, Namespace, StorePath, TaskQueue, Tools, settings_of
+
+if TYPE_CHECKING:
+    from loom_client.settings import Settings
+
+Root = Annotated[
+    Path | None, typer.Option(help="Jobs may only work in directories below this one; the current one by default.")
+]
+OnApproval = Annotated[
+    str,
+    typer.Option(help="Told when a job waits for an approval: a command that reads JSON, or a URL.", metavar="CMD|URL"),
+]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Option("--secret", help="Variable whose value is masked everywhere; may be repeated.", metavar="NAME"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("dev", help="Start a Temporal server for development, and a worker.")(dev)
+    app.command("worker", help="Do the work of jobs until stopped.")(worker)
+    app.command("fake-model", help="Serve a scripted model at an OpenAI-compatible address.")(fake_model)
+
+
+@guarded
+async def dev(  # noqa: PLR0917 - each is an option of the command
+    with_worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Also start a worker.")] = True,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="gRPC port; 0 takes a free one.")] = None,
+    ui_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of Temporal's web console.")] = None,
+    http_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the HTTP API.")] = None,
+    db: Annotated[Path | None, typer.Option(help="The server's SQLite file.", metavar="FILE")] = None,
+    headless: Annotated[bool, typer.Option("--headless", help="Without the web console.")] = False,
+    tools: Tools = None,
+    root: Root = None,
+    on_approval: OnApproval = "",
+    secret: Secrets = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Serve for development."""
+    from loom_client.cli.development import WorkerOptions, develop
+    from loom_client.dev_server import DevServer
+
+    server = DevServer(port=port, ui_port=ui_port, http_port=http_port, db=db, headless=headless)
+    # The address is the server's own, so a LOOM_ADDRESS for another one is not looked at.
+    settings = settings_of("127.0.0.1:7233", "default", task_queue, store)
+    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()))
+    return await develop(server, settings, options if with_worker else None)
+
+
+def worker(
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+    root: Root = None,
+    tools: Tools = None,
+    on_approval: OnApproval = "",
+    secret: Secrets = None,
+) -> None:
+    """Work."""
+
+    def work() -> int:
+        import asyncio
+
+        from loom_dsl.errors import ConfigurationError
+
+        settings = settings_of(address, namespace, task_queue, store)
+        place = (root or Path.cwd()).resolve()
+        if not place.is_dir():
+            raise ConfigurationError(f"--root {root}: there is no such directory")
+        asyncio.run(_serve(settings, place, tuple(tools or ()), on_approval, tuple(secret or ())))
+        return 0
+
+    code = outcome(work)
+    # Not the interpreter's own ending: a process that ran a worker sometimes aborts in it.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = code or MISTAKE
+    os._exit(code)
+
+
+async def _serve(
+    settings: "Settings", root: Path, tools: tuple[str, ...], on_approval: str, secrets: tuple[str, ...]
+) -> None:
+    from loom_client.cli.opening import opened
+    from loom_dsl.errors import ConfigurationError
+    from worker import check_packages, serve
+
+    check_packages()
+    missing = [name for name in secrets if not os.environ.get(name)]
+    if missing:
+        raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
+    if os.getcwd() not in sys.path:  # after Loom's own modules are loaded, so that no file here takes their place
+        sys.path.insert(0, os.getcwd())
+    async with opened(settings, create=True):
+        pass  # waits for the server, and says clearly what is wrong with it or with the store
+    own = f", tools {', '.join(tools)}" if tools else ""
+    await serve(
+        address=settings.address,
+        namespace=settings.namespace,
+        task_queue=settings.task_queue,
+        store=settings.store_path(),
+        root=root,
+        tools=tools,
+        on_approval=on_approval,
+        secret_names=secrets,
+        ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
+        f"store {settings.store_path()}, root {root}{own}",
+    )
+    say("worker stopped")
+
+
+@guarded_plain
+def fake_model(
+    script: Annotated[Path, typer.Option(help="What the model says.", metavar="FILE")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+) -> int:
+    """Serve a script."""
+    from loom_client.fake_model import load_script, serve
+
+    loaded = load_script(script)
+    say("the address below is for the worker: OPENAI_BASE_URL=..., with any OPENAI_API_KEY; Ctrl-C ends it")
+    serve(loaded, host, port)
+    return 0

@@ -1,0 +1,136 @@
+"""Starting a job from the command line: everything that can be wrong is found before anything starts."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from loom_client.cli.failures import say, tell_on_interrupt
+from loom_client.client import Loom, check_tools
+from loom_dsl.agent import Agent, load_agent
+from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
+from loom_dsl.run import RUN_ID, LoopLimits, RunInput
+
+LARGEST_TASK = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `loom run` was told.
+
+    Attributes:
+        agent: The agent's file.
+        task: The task, or ``-`` for standard input.
+        tools: Modules with the user's tools that are to be looked at.
+    """
+
+    agent: Path
+    task: str
+    workdir: Path | None = None
+    job: str | None = None
+    session: str | None = None
+    model: str | None = None
+    max_turns: int | None = None
+    tools: tuple[str, ...] = ()
+
+
+def load(request: Request) -> tuple[Agent, str]:
+    """Read the agent's file and the task, and look its tools up.
+
+    Raises:
+        UserError: Something is wrong with one of them; says what, and where.
+    """
+    for option, name in (("--job", request.job), ("--session", request.session)):
+        _check_id(option, name)
+    agent = load_agent(
+        _read_file(request.agent),
+        str(request.agent),
+        os.environ,
+        {"model": request.model} if request.model is not None else None,
+    )
+    check_tools(agent, _resolver(request.tools))
+    task = _read_input() if request.task == "-" else request.task
+    if not task.strip():
+        raise UserError("the task is empty; say what the agent is to do")
+    return agent, task
+
+
+async def start(loom: Loom, request: Request, agent: Agent, task: str) -> str:
+    """Start the job, or find it when its id has been started before; its id.
+
+    Raises:
+        UserError: It cannot be started.
+    """
+    name = request.job or f"job-{secrets.token_hex(5)}"
+    if request.job is not None and (row := await loom.store.read(lambda tx: tx.job(name))) and row["ended_at"]:
+        raise ConflictError(
+            f"job {name!r} has ended ({row['status']}); its answer: `loom result {name}`. "
+            "To start a new one take another id, or leave --job out"
+        )
+    run = RunInput.of_text(task, loop_limits=LoopLimits(max_iterations=request.max_turns))
+    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
+    try:
+        await loom.start(agent, run, workdir=request.workdir, job=name, session=request.session)
+    except JobExists as error:
+        raise JobExists(f"{error.message}, or leave --job out; see the other with `loom show {name}`") from None
+    return name
+
+
+async def announce_worker(loom: Loom) -> None:
+    """Say at once when nobody takes the work; the job waits for a worker."""
+    if not await loom.has_worker():
+        say(
+            f"no worker serves the queue {loom.settings.task_queue} yet, so the job waits; "
+            "start one with `loom worker` (or `loom dev`, which also starts the server)"
+        )
+
+
+def _check_id(option: str, name: str | None) -> None:
+    import re
+
+    if name is not None and not re.fullmatch(RUN_ID, name):
+        raise UserError(
+            f"{option} {name!r}: use letters, digits and . _ : ~ -, starting with a letter or digit, at most 200"
+        )
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except IsADirectoryError:
+        raise UserError(f"{path} is a directory; give the agent's file") from None
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {path}; give the agent's file, or make one with `loom init`") from None
+    except OSError as error:
+        raise UserError(f"the file {path} cannot be read: {error.strerror}") from None
+
+
+def _read_input() -> str:
+    if sys.stdin.isatty():
+        say("reading the task from the terminal; end it with Ctrl-D on a line of its own")
+    raw = sys.stdin.buffer.read(LARGEST_TASK + 1)
+    if len(raw) > LARGEST_TASK:
+        raise UserError(f"the task is longer than {LARGEST_TASK // 1024 // 1024} MiB; put it into a file in --workdir")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"the task on standard input is not UTF-8 (byte {error.start})") from None
+
+
+def _resolver(modules: tuple[str, ...]) -> Callable[[str], object]:
+    """Look up what can be looked up here: built-ins, and the modules that were named. The worker has the others."""
+    from activities.registry import ToolRegistry
+
+    if modules:
+        sys.path.insert(0, os.getcwd())
+    registry = ToolRegistry.load(modules=list(modules))
+
+    def resolve(reference: str) -> object:
+        module = reference.rpartition(":")[0]
+        if module and module not in modules:
+            return None
+        return registry.resolve(reference)
+
+    return resolve

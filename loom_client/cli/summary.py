@@ -1,0 +1,74 @@
+"""What `loom show` tells about a job."""
+
+import asyncio
+import time
+from dataclasses import asdict
+from typing import Any
+
+from activities.transcript import PRIVATE
+from loom_client.client import Loom
+from loom_client.connection import temporal
+from loom_client.settings import Settings
+from loom_client.why import Facts, gather, reason
+from loom_dsl.errors import ConfigurationError
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+
+CONNECT_SECONDS = 1.0
+"""`show` also works without a server, so it does not wait long for one."""
+
+
+async def summarise(store: Store, settings: Settings, row: dict[str, Any]) -> dict[str, Any]:
+    """Collect what is known about a job, as JSON.
+
+    Args:
+        store: The store that knows it.
+        settings: Where the server is; it is asked why the job waits.
+        row: The job's row.
+    """
+    stored = await store.read(lambda tx: _stored(tx, row))
+    facts = await _facts(store, settings, row)
+    return {**row, "why": reason(facts, time.time()), "worker": facts.worker, **stored}
+
+
+async def _facts(store: Store, settings: Settings, row: dict[str, Any]) -> Facts:
+    if row["ended_at"]:
+        return Facts(row)
+    place = {"namespace": row["namespace"], "task_queue": row["task_queue"]}
+    there = settings.model_copy(update={**place, "connect_seconds": CONNECT_SECONDS})
+    try:
+        async with asyncio.timeout(4 * CONNECT_SECONDS):
+            client = await temporal(there, store)
+    except (ConfigurationError, TimeoutError):
+        return Facts(row, server=False, address=there.address)
+    return await gather(Loom(client, store, there), row["job"]) or Facts(row)
+
+
+def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
+    job = row["job"]
+    last = tx.last_offset(job)
+    latest = tx.read_events(job, after=max(0, last - 1), limit=1)
+    entries = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
+    return {
+        "turns": (latest[0][1].get("n", 0) + 1) if latest else 0,
+        "entries": len(entries),
+        "events": last,
+        "usage": (row["result"] or {}).get("usage") or _usage_so_far([entry.head for entry in entries]),
+        "effects": [asdict(effect) for effect in tx.effects(job)],
+        "approvals": tx.approvals(job=job),
+    }
+
+
+def _usage_so_far(heads: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up what the answers in the session report."""
+    usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0, "model_calls": 0}
+    micros = calls = 0
+    for head in heads:
+        kept = head.get(PRIVATE) or {}
+        if "usage" in kept:
+            usage["model_calls"] += 1
+            micros += kept.get("cost", 0)
+            calls += len(head.get("tool_calls", ()))
+            for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+                usage[name] += kept["usage"].get(name, 0)
+    return {**usage, "tool_calls": calls, "cost_usd": micros / 1e6}

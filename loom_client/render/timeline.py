@@ -1,0 +1,269 @@
+"""A job's events as a tree of turns, written as they come."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loom_client.render.approvals import approval_lines, decided_line
+from loom_client.render.calls import ToolCall, short_arguments
+from loom_client.render.paper import Flow, Paper
+from loom_client.render.text import duration, one_line, plural, size, visible
+from loom_dsl.events import Event, EventType
+from loom_dsl.run import RunResult
+from loom_dsl.states import RunState
+
+TOLD_STATES = {str(state): state.phrase for state in (RunState.AWAITING_HUMAN,)}
+"""States that a reader would not see from the lines around them, with what is said of them."""
+_MARKS = {"success": ("✓", "+", "green"), "error": ("✗", "x", "red")}
+
+
+class Timeline:
+    """Writes events for people.
+
+    Args:
+        paper: Where to write.
+        states: Show every change of state, also those that follow from the lines around them.
+        call: Looks up what the model asked for by the id of the call, or gives None.
+        preview: Looks up the preview of an approval's request.
+        how_to_decide: Tell the commands by which an approval is decided.
+        now: The clock.
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        *,
+        states: bool = False,
+        call: Callable[[int, str], ToolCall | None] = lambda turn, call_id: None,
+        preview: Callable[[Mapping[str, Any]], str] = lambda request: "",
+        how_to_decide: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.paper = paper
+        self._states, self._call, self._preview = states, call, preview
+        self._how_to_decide, self._now = how_to_decide, now
+        self._turn = -1
+        self._flow: Flow | None = None
+        self._stream = ""
+        self._shown_answer = ""
+        self._paused = False
+        self._noted = ""
+        self._show: dict[str, Callable[[Event], None]] = {
+            EventType.LLM_DELTA: self._delta,
+            EventType.STREAM_RESET: self._reset,
+            EventType.LLM_FINISH: self._answer,
+            EventType.TOOL_RESULT: self._result,
+            EventType.PROGRESS: self._progress,
+            EventType.APPROVAL_REQUESTED: self._asked,
+            EventType.APPROVAL_DECIDED: self._decided,
+            EventType.STATE: self._state,
+            EventType.CONTROL: self._control,
+            EventType.WARNING: self._warning,
+            EventType.ERROR: self._error,
+            EventType.MAX_ITERATIONS_REACHED: self._iterations,
+            EventType.COMPRESSION_APPLIED: self._compressed,
+            EventType.AGENT_FINISH: self._finish,
+        }
+
+    def begin(self, job: Mapping[str, Any]) -> None:
+        """Say which job this is.
+
+        Args:
+            job: The job's row in the store.
+        """
+        self.paper.line(f"{job['job']}  {job['agent']}  {job['workdir']}", "bold", hang=2)
+        self.paper.line(f"task: {one_line(str(job['task']), 400)}", hang=6)
+
+    def feed(self, event: Event) -> None:
+        """Write what an event tells."""
+        if event.turn > self._turn:
+            self._enter_turn(event)
+        show = self._show.get(event.type)
+        if show is not None:
+            self._noted = ""
+            show(event)
+        elif not event.is_known:
+            self._line(f"{self._dot} {one_line(event.type, 60)}", "dim")
+        self.paper.flush()
+
+    def waiting(self, reason: str) -> None:
+        """Say why nothing happens: as a passing line at a terminal, else as a line when the reason has changed."""
+        if self.paper.live:
+            self.paper.status(f"  {self.paper.glyph('…', '...')} {reason}")
+        elif reason != self._noted and not self._flow:
+            self._line(f"(waiting: {reason})", "dim")
+            self.paper.flush()
+        self._noted = reason
+
+    def end(self, result: RunResult, seconds: float | None = None) -> None:
+        """Say how the job ended and what it used."""
+        self._end_flow()
+        paper = self.paper
+        if result.status == "completed":
+            paper.line(f"{paper.glyph('✓', '*')} done", "bold green")
+        else:
+            why = f": {result.error.code}: {result.error.message}" if result.error else ""
+            word = "aborted" if result.status == "aborted" else "failed"
+            paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", hang=2)
+        paper.line("  " + usage_line(result, seconds, paper.glyph(" · ", ", ")), "dim", hang=2)
+        paper.flush()
+
+    def interrupt(self) -> None:
+        """End what is open, so that somebody else may write."""
+        self._end_flow()
+        self.paper.end_line()
+        self.paper.flush()
+
+    # -- turns and text --------------------------------------------------------------------------
+
+    @property
+    def _bar(self) -> str:
+        return self.paper.glyph("│ ", "| ") if self._turn >= 0 else ""
+
+    @property
+    def _dot(self) -> str:
+        return self.paper.glyph("·", "-")
+
+    def _line(self, text: str, style: str = "", hang: int = 2) -> None:
+        self._end_flow()
+        self.paper.line(text, style, prefix=self._bar, hang=hang)
+
+    def _enter_turn(self, event: Event) -> None:
+        self._end_flow()
+        self._turn = event.turn
+        depth = f"  depth {event.depth}" if event.depth else ""
+        self.paper.line(f"{self.paper.glyph('●', '*')} turn {event.turn + 1}{depth}", "bold cyan")
+
+    def _end_flow(self) -> None:
+        if self._flow is not None:
+            self._shown_answer = self._flow.text
+            flow, self._flow = self._flow, None
+            flow.end()
+
+    def _begin_flow(self, stream: str) -> Flow:
+        self._end_flow()
+        self.paper.end_line()
+        self._stream, self._shown_answer = stream, ""
+        self._flow = Flow(self.paper, self._bar)
+        return self._flow
+
+    def _delta(self, event: Event) -> None:
+        stream = str(event.data.get("stream", ""))
+        flow = self._flow if self._flow is not None and stream == self._stream else self._begin_flow(stream)
+        flow.add(str(event.data.get("content", "")))
+
+    def _reset(self, event: Event) -> None:
+        stream = str(event.data.get("stream", ""))
+        taken = self._flow is not None and stream == self._stream and self._flow.take_back()
+        if taken:
+            self._flow = None
+        elif stream == self._stream:
+            attempt = event.data.get("attempt")
+            self._line("(the answer starts again" + (f": attempt {attempt})" if attempt else ")"), "yellow")
+        self._stream = self._shown_answer = ""
+
+    def _answer(self, event: Event) -> None:
+        """The whole answer: write what of it was not streamed to us."""
+        whole = str(event.data.get("content", ""))
+        flow = self._flow
+        if flow is not None and whole.startswith(flow.text):
+            flow.add(whole[len(flow.text) :])
+        elif flow is not None and not whole.endswith(flow.text):
+            # An attempt that was lost streamed this, and the attempt that counts streamed nothing to us.
+            if not flow.take_back():
+                self._line("(the text above was of an attempt that was lost)", "yellow")
+            self._flow = None
+            flow = None
+        if flow is None and whole and whole != self._shown_answer:
+            self._begin_flow("").add(whole)
+        self._end_flow()
+        self._shown_answer = whole
+
+    def _finish(self, event: Event) -> None:
+        content = str(event.data.get("content", ""))
+        if content and not self._shown_answer:
+            self._begin_flow("").add(content)
+        self._end_flow()
+
+    # -- tools -------------------------------------------------------------------------------------
+
+    def _name(self, event: Event) -> str:
+        call_id = str(event.data.get("tool_call_id", ""))
+        call = self._call(event.turn, call_id)
+        name = one_line(str(event.data.get("tool") or (call.name if call else "") or call_id), 60)
+        room = max(20, self.paper.columns() - len(name) - 30)
+        short = short_arguments(call.arguments, room) if call else ""
+        return f"{name} {short}".rstrip()
+
+    def _result(self, event: Event) -> None:
+        data = event.data
+        status, content = str(data.get("status", "")), str(data.get("content", ""))
+        fancy, plain, colour = _MARKS.get(status, ("?", "?", "yellow"))
+        notes = [size(len(content))] if status == "success" else [one_line(str(data.get("code") or status), 40)]
+        if isinstance(data.get("ms"), int | float):
+            notes.append(duration(data["ms"] / 1000))
+        tail = "  " + self.paper.glyph(" · ", ", ").join(notes)
+        self._line(f"{self.paper.glyph(fancy, plain)} {self._name(event)}{tail}", colour)
+        if status != "success":
+            self._line("    " + one_line(content, 300), hang=4)
+
+    def _progress(self, event: Event) -> None:
+        self._line(f"  {self._name(event)}: {one_line(str(event.data.get('content', '')), 300)}", "dim", hang=4)
+
+    # -- approvals, states, people -----------------------------------------------------------------
+
+    def _asked(self, event: Event) -> None:
+        request = event.data.get("request")
+        request = request if isinstance(request, dict) else {}
+        for text, style in approval_lines(event, request, self._preview(request), self._how_to_decide, self._now()):
+            self._line(text, style, hang=4)
+
+    def _decided(self, event: Event) -> None:
+        text, style = decided_line(event)
+        self._line(text, style)
+
+    def _state(self, event: Event) -> None:
+        new, old = str(event.data.get("state", "")), str(event.data.get("from", ""))
+        if self._states:
+            self._line(f"{self._dot} {one_line(old, 40)} -> {one_line(new, 40)}", "dim")
+        elif new in TOLD_STATES:
+            self._line(f"{self._dot} {TOLD_STATES[new]}", "dim")
+
+    def _control(self, event: Event) -> None:
+        data = event.data
+        words = {"pause": "paused", "resume": "resumed", "abort": "abort asked for", "inject": "message sent"}
+        op = str(data.get("op", ""))
+        by = f" by {one_line(str(data['by']), 80)}" if data.get("by") else ""
+        reason = f": {one_line(str(data['reason']), 200)}" if data.get("reason") else ""
+        self._line(f"{self._dot} {words.get(op, one_line(op, 40))}{by}{reason}", "yellow")
+
+    def _warning(self, event: Event) -> None:
+        self._line(f"! {one_line(str(event.data.get('message', '')), 300)}", "yellow")
+
+    def _error(self, event: Event) -> None:
+        data = event.data
+        code, message = one_line(str(data.get("error", "")), 60), one_line(str(data.get("message", "")), 600)
+        self._line(f"! {code}: {message}", "red")
+
+    def _iterations(self, event: Event) -> None:
+        self._line(f"! the limit of {plural(int(event.data.get('max_iterations', 0)), 'turn')} is reached", "yellow")
+
+    def _compressed(self, event: Event) -> None:
+        before, after = event.data.get("messages_before"), event.data.get("messages_after")
+        self._line(f"{self._dot} the conversation was shortened from {before} to {after} messages", "dim")
+
+
+def usage_line(result: RunResult, seconds: float | None = None, between: str = " · ") -> str:
+    """Say in one line what a run used."""
+    usage = result.usage
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    parts = [
+        plural(result.recursion_stats.max_depth + 1, "turn"),
+        plural(usage.model_calls, "model call"),
+        plural(usage.tool_calls, "tool call"),
+        f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out",
+        f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown (the model has no listed price)",
+    ]
+    if seconds is not None:
+        parts.append(duration(seconds))
+    return visible(between.join(parts))

@@ -1,0 +1,187 @@
+"""Why a job waits, in one line: what the store, the server and its queue know about it, most telling first."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import temporalio.service
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import WorkflowExecutionStatus
+
+from loom_client.client import Loom
+from loom_client.render.text import clock, duration, moment_of, one_line, plural
+from loom_dsl.events import EventType, decode
+from loom_dsl.states import RunState
+from loom_store.transaction import Transaction
+
+MODEL, TOOL = "loom.model.call", "loom.tool.execute"
+_KINDS = {MODEL: "model", TOOL: "tool", "loom.approval.announce": "notice"}
+LATEST_EVENTS = 300
+ANSWER_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An activity that the server has not seen the end of.
+
+    Attributes:
+        activity: Its type.
+        attempt: From 1.
+        most: Attempts in all, 0 for no limit.
+        since: When this attempt was taken by a worker, in seconds since 1970; None while it waits for one.
+        next_at: When the attempt is due, if it waits for its time.
+        failure: What the attempt before said.
+    """
+
+    activity: str
+    attempt: int = 1
+    most: int = 0
+    since: float | None = None
+    next_at: float | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about a job that has not ended.
+
+    Attributes:
+        row: The job's row in the store.
+        approvals: Its pending approvals, the oldest first.
+        tools: Names of the tools that have begun and not ended.
+        server: Whether the server answers.
+        closed: What the server calls the job's end, when the store does not know of one.
+        worker: Whether a worker asks for work; None when that is not known.
+        pending: What the server waits for.
+        queue: The task queue.
+        address: The server's address.
+    """
+
+    row: Mapping[str, Any]
+    approvals: Sequence[Mapping[str, Any]] = ()
+    tools: Sequence[str] = ()
+    server: bool = True
+    closed: str = ""
+    worker: bool | None = None
+    pending: Sequence[Pending] = ()
+    queue: str = ""
+    address: str = ""
+
+
+def reason(facts: Facts, now: float) -> str:
+    """Say in one line why the job is where it is.
+
+    Args:
+        facts: What is known.
+        now: Seconds since 1970.
+    """
+    row = facts.row
+    if row.get("ended_at"):
+        return f"it has ended: {_phrase(row.get('status'))}"
+    if facts.closed:
+        return f"it was ended on the server ({facts.closed}), outside Loom"
+    if not facts.server:
+        return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
+    if row.get("paused_by"):
+        return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
+    if facts.worker is False:
+        return f"no worker on the queue {facts.queue}; start one with `loom worker`"
+    retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
+    if retry is not None:
+        return _retry(retry, now)
+    if facts.approvals:
+        return _approval(facts.approvals, now)
+    running = next((p for p in facts.pending if p.since is not None), None)
+    return _phrase(row.get("state")) if running is None else _running(running, facts.tools, now)
+
+
+async def gather(loom: Loom, job: str) -> Facts | None:
+    """Collect what is known about a job; None when the store does not know it."""
+    row, approvals, tools = await loom.store.read(lambda tx: _stored(tx, job))
+    if row is None:
+        return None
+    known: dict[str, Any] = {"queue": loom.settings.task_queue, "address": loom.settings.address}
+    if row["ended_at"]:
+        return Facts(row, **known)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            described = await loom.job(job).handle.describe()
+            known["worker"] = await loom.has_worker()
+    except TimeoutError:
+        return Facts(row, approvals, tools, server=False, **known)
+    except temporalio.service.RPCError as error:
+        missing = error.status is temporalio.service.RPCStatusCode.NOT_FOUND
+        known |= {"closed": "it is not there any more"} if missing else {"server": False}
+        return Facts(row, approvals, tools, **known)
+    if described.status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW, None):
+        known["closed"] = described.status.name.lower()
+    known["pending"] = [_pending(raw) for raw in described.raw_description.pending_activities]
+    return Facts(row, approvals, tools, **known)
+
+
+async def why(loom: Loom, job: str) -> str:
+    """Say in one line why a job is where it is; empty when the store does not know it."""
+    facts = await gather(loom, job)
+    return reason(facts, time.time()) if facts else ""
+
+
+def _stored(tx: Transaction, job: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]], list[str]]:
+    running: dict[str, str] = {}
+    for offset, raw in tx.read_events(job, after=max(0, tx.last_offset(job) - LATEST_EVENTS), limit=LATEST_EVENTS):
+        event = decode(job, offset, raw)
+        call = str(event.data.get("tool_call_id", ""))
+        if event.type == EventType.TOOL_START:
+            running[call] = str(event.data.get("tool", ""))
+        elif event.type == EventType.TOOL_RESULT:
+            running.pop(call, None)
+    return tx.job(job), tx.approvals(status="pending", job=job), list(running.values())
+
+
+def _pending(raw: Any) -> Pending:
+    started = raw.state != PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+    due = raw.next_attempt_schedule_time if raw.HasField("next_attempt_schedule_time") else raw.scheduled_time
+    return Pending(
+        activity=raw.activity_type.name,
+        attempt=raw.attempt,
+        most=raw.maximum_attempts,
+        since=raw.last_started_time.ToNanoseconds() / 1e9 if started else None,
+        next_at=due.ToNanoseconds() / 1e9,
+        failure=raw.last_failure.message,
+    )
+
+
+def _retry(pending: Pending, now: float) -> str:
+    left = (pending.next_at or now) - now
+    when = f"in {max(1, round(left))} s" if left > 0 else "now"
+    most = f" of {pending.most - 1}" if pending.most else ""
+    because = f": {one_line(pending.failure, 160)}" if pending.failure else ""
+    return f"{_KINDS.get(pending.activity, pending.activity)} retry {pending.attempt - 1}{most} {when}{because}"
+
+
+def _approval(approvals: Sequence[Mapping[str, Any]], now: float) -> str:
+    first = approvals[0]
+    more = f" and {plural(len(approvals) - 1, 'more approval')}" if len(approvals) > 1 else ""
+    expires = ""
+    if first.get("expires_at"):
+        left = moment_of(first["expires_at"]) - now
+        expires = f" (expires in {duration(left)})" if left > 0 else " (it is past its time)"
+    tool = one_line(str(first.get("tool") or "a step"), 60)
+    return f"approval {first['id']} ({tool}) since {clock(first['created_at'], now)}{expires}{more}"
+
+
+def _running(pending: Pending, tools: Sequence[str], now: float) -> str:
+    since = f"since {clock(pending.since or now, now)}"
+    retry = f", attempt {pending.attempt}" if pending.attempt > 1 else ""
+    if pending.activity == TOOL:
+        names = ", ".join(dict.fromkeys(one_line(name, 60) for name in tools))
+        return f"tool {names or 'call'} running {since}{retry}"
+    if pending.activity == MODEL:
+        return f"the model is answering {since}{retry}"
+    return f"{pending.activity} running {since}{retry}"
+
+
+def _phrase(state: object) -> str:
+    known = {member.value: member.phrase for member in RunState}
+    return known.get(str(state), one_line(str(state), 60))
