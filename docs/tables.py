@@ -72,13 +72,13 @@ def docstrings(cls: type) -> dict[str, str]:
     """Give the docstring below each attribute of a class, the bases' included."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if base.__module__.startswith(("loom_", "activities")):
+        if base.__module__.startswith("loom_"):
             body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
             assert isinstance(body, ast.ClassDef)
             for field, text in zip(body.body, body.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(field.target, ast.Name):
-                    if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-                        found[field.target.id] = " ".join(text.value.value.replace("``", "`").split())
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                        found[name] = " ".join(meaning.replace("``", "`").split())
     return found
 
 
