@@ -11,6 +11,7 @@ from activities.registry import ToolRegistry
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import Transcript
 from loom_dsl.agent import Agent, call_name
+from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
 from loom_dsl.messages import legal_groups
 from loom_store.rows import NewEntry
@@ -34,6 +35,8 @@ class Assemble:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
+        self._stored: set[str] = set()
+        self._sizes: dict[tuple[str, ...], int] = {}
 
     @activity.defn(name="loom.context.assemble")
     async def assemble(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +49,10 @@ class Assemble:
         facts = await self._runtime.facts(call.job)
         new = self._new_entries(call)
         system = system_message(facts.agent, facts)
-        end, name = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
+        end, name = call.arguments["entries"], digest(system)
+        if new or call.batches or name not in self._stored:
+            end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
+            self._stored.add(name)
         messages = await self._transcript.messages(call.session, end)
         budget = facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent)
         heads = [{"role": role} for _, _, role in messages]
@@ -64,7 +70,10 @@ class Assemble:
         return new
 
     def _tool_tokens(self, agent: Agent) -> int:
-        return estimate_tokens(tool_specs(self._runtime.registry, agent)) if agent.tools else 0
+        if agent.tools not in self._sizes:
+            specs = tool_specs(self._runtime.registry, agent) if agent.tools else ""
+            self._sizes[agent.tools] = estimate_tokens(specs)
+        return self._sizes[agent.tools]
 
 
 def tool_specs(registry: ToolRegistry, agent: Agent) -> str:
@@ -97,11 +106,12 @@ def system_message(agent: Agent, facts: JobFacts) -> str:
     return assemble(parts, agent.limits.max_context_tokens).text
 
 
-def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> tuple[int, str]:
+def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> int:
     store_events(tx, call)
     end = call.arguments["entries"]
     for item in new:
         text = tx.get_blob(item.ref).decode() if item.ref else item.text
         entry = NewEntry(kind="message", head={"role": item.role}, content=text, job=call.job, turn=call.turn)
         end = max(end, tx.append_entries(call.session, item.key, [entry]).end)
-    return end, tx.put_blob(system.encode())
+    tx.put_blob(system.encode())
+    return int(end)

@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.observe import store_events
 from activities.runtime import Call, Runtime
-from activities.transcript import PRIVATE
+from activities.transcript import PRIVATE, Transcript
 from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.messages import CANCELLED, call_ids, close_orphans
 from loom_dsl.run import ErrorInfo, RecursionStats, RunResult, RunUsage
@@ -30,14 +30,17 @@ _LIMITS = {
 class Conclude:
     """Activities that end a turn and a job."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
+        self._runtime, self._transcript = runtime, transcript
 
     @activity.defn(name="loom.turn.feedback")
     async def feedback(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Append the tool messages in call order, in one transaction."""
         call = Call.of(envelope)
-        return {"entries": await self._runtime.store.write(lambda tx: _append_results(tx, call))}
+        end, entries = await self._runtime.store.write(lambda tx: _append_results(tx, call))
+        for seq, entry in enumerate(entries, end - len(entries)):
+            self._transcript.add(call.session, seq, dict(entry.head), entry.content)
+        return {"entries": end}
 
     @activity.defn(name="loom.job.result")
     async def result(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +49,7 @@ class Conclude:
         return await self._runtime.store.write(lambda tx: _conclude(tx, call))
 
 
-def _append_results(tx: Transaction, call: Call) -> int:
+def _append_results(tx: Transaction, call: Call) -> tuple[int, list[NewEntry]]:
     store_events(tx, call)
     entries = []
     for item, result in zip(call.arguments["calls"], call.arguments["results"], strict=True):
@@ -55,7 +58,7 @@ def _append_results(tx: Transaction, call: Call) -> int:
             head[PRIVATE] = {"status": result["status"], "code": result["code"]}
         content = tx.get_blob(result["content"]).decode()
         entries.append(NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn))
-    return tx.append_entries(call.session, call.key, entries).end
+    return tx.append_entries(call.session, call.key, entries).end, entries
 
 
 def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:

@@ -35,8 +35,8 @@ class _Run:
 class Execute:
     """The activity ``loom.tool.execute``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self._calls = runtime, Calls(runtime)
+    def __init__(self, runtime: Runtime, calls: Calls) -> None:
+        self._runtime, self._calls = runtime, calls
 
     @activity.defn(name="loom.tool.execute")
     async def execute(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +47,8 @@ class Execute:
         async with Heartbeats():
             try:
                 run = await self._prepare(call, facts)
-                effect = await self._runtime.store.write(lambda tx: self._begin(tx, run))
+                silent = run.tool.quick and run.tool.idempotent and not call.batches
+                effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
                 if effect is not None and not effect.created:
                     return await self._earlier(run, effect)
                 output = await self._run(run)

@@ -93,19 +93,20 @@ class Model:
             if usage
             else (estimate_tokens(body.decode()), estimate_tokens(reply.text + json.dumps(calls)), 0)
         )
-        kept = {
+        told = {
             "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
             "cost": cost_microusd(facts.agent.model, reply.model, prompt, completion, cached),
             "finish": reply.finish_reason,
         }
-        head: dict[str, Any] = {"role": "assistant", PRIVATE: kept}
+        head: dict[str, Any] = {"role": "assistant", PRIVATE: told}
         if calls:
             head["tool_calls"] = [
                 {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
                 for c in unique_calls(calls)
             ]
-        end = await self._runtime.store.write(lambda tx: _finish(tx, call, head, reply.text, deltas))
-        return self._result(facts, end, head)
+        end, kept, text = await self._runtime.store.write(lambda tx: _finish(tx, call, head, reply.text, deltas))
+        self._transcript.add(call.session, end - 1, kept, text)
+        return self._result(facts, end, kept)
 
     def _begin(self, tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
         """Store the events; give the answer if an attempt before this one stored it."""
@@ -119,7 +120,10 @@ class Model:
 
     async def _body(self, call: Call, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
-        system = await self._runtime.store.read(lambda tx: tx.get_blob(context["system"]).decode())
+        kept = self._runtime.store.cached_blob(context["system"])
+        if kept is None:
+            kept = await self._runtime.store.read(lambda tx: tx.get_blob(context["system"]))
+        system = kept.decode()
         messages = await self._transcript.messages(call.session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
         for start, end in context["ranges"]:
@@ -163,12 +167,17 @@ def _traits(index: int, entry: int, call: dict[str, Any], tool: Tool | None) -> 
     return traits
 
 
-def _finish(tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas) -> int:
-    deltas.flush(tx)
-    content = text or None
-    entry = NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn)
+def _finish(
+    tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas
+) -> tuple[int, dict[str, Any], str | None]:
+    """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
+    if not deltas.flush(tx):
+        raise Aborted("a newer attempt of this model call is running")
+    entry = NewEntry(kind="message", head=head, content=text or None, job=call.job, turn=call.turn)
     end = tx.append_entries(call.session, call.key, [entry]).end
+    stored = tx.read_entries(call.session, end - 1, end)[0]
+    kept = tx.get_blob(stored.content_digest).decode() if stored.content_digest else None
     event: dict[str, Any] = {"t": "llm_finish", "n": call.turn}
-    event["content"] = {"$blob": tx.put_blob(text.encode())} if text else ""
+    event["content"] = {"$blob": stored.content_digest} if stored.content_digest else ""
     tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event])
-    return end
+    return end, stored.head, kept

@@ -9,14 +9,15 @@ from activities.execute import Execute
 from activities.model import Model
 from activities.observe import Observe
 from activities.runtime import Runtime
-from activities.stages import Stages
+from activities.stages import Calls, Stages
 from activities.transcript import Transcript
 
 
 def activities_of(runtime: Runtime) -> list[Callable[..., Any]]:
     """Give every activity that a plan may name."""
     transcript = Transcript(runtime.store)
-    observe, stages, conclude = Observe(runtime), Stages(runtime), Conclude(runtime)
+    calls = Calls(runtime, transcript)
+    observe, stages, conclude = Observe(runtime), Stages(runtime, calls), Conclude(runtime, transcript)
     return [
         observe.flush,
         observe.announce,
@@ -28,7 +29,7 @@ def activities_of(runtime: Runtime) -> list[Callable[..., Any]]:
         stages.authorize,
         stages.check_cancel,
         stages.format,
-        Execute(runtime).execute,
+        Execute(runtime, calls).execute,
         conclude.feedback,
         conclude.result,
     ]

@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import Transcript
 from activities.workspace import Workspace
 from loom_dsl.agent import call_name
 from loom_dsl.canonical import canonical_json, digest
@@ -26,8 +27,8 @@ MOST_SUMMARY = 300
 class Calls:
     """What all stages need to know about one call."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
+        self.runtime, self._transcript = runtime, transcript
 
     def tool(self, facts: JobFacts, name: str) -> Tool:
         """Find the tool that the model named.
@@ -50,8 +51,8 @@ class Calls:
     async def raw_arguments(self, call: Call) -> str:
         """What the model sent as arguments of this call."""
         item = call.arguments["call"]
-        entries = await self.runtime.store.read(lambda tx: tx.read_entries(call.session, item["e"], item["e"] + 1))
-        raw: str = entries[0].head["tool_calls"][item["i"]]["function"]["arguments"]
+        head = await self._transcript.head(call.session, item["e"])
+        raw: str = head["tool_calls"][item["i"]]["function"]["arguments"]
         return raw
 
     async def arguments(self, call: Call, tool: Tool) -> Arguments:
@@ -89,8 +90,8 @@ class Calls:
 class Stages:
     """The stages that only look: each is an activity of its own, local by default."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self._calls = runtime, Calls(runtime)
+    def __init__(self, runtime: Runtime, calls: Calls) -> None:
+        self._runtime, self._calls = runtime, calls
 
     @activity.defn(name="loom.tool.discover")
     async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +155,9 @@ class Stages:
         store_events(tx, call)
         item, outcome = call.arguments["call"], call.arguments["outcome"]
         message = self._message(tx, outcome)
-        content = tx.put_blob(redact(message.content, self._runtime.secrets).encode())
+        # An output was redacted before it was kept; what others say about a call was not.
+        text = message.content if outcome.get("ok") else redact(message.content, self._runtime.secrets)
+        content = tx.put_blob(text.encode("utf-8", "replace"))
         event = {
             "t": "tool_result",
             "n": call.turn,

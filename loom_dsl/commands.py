@@ -86,6 +86,7 @@ class RunActivity:
     Attributes:
         arguments: Its mapped ``with``.
         events: Batches of observer events that the activity stores before anything else, as ``Outbox`` has them.
+        carries: Whether events travel with it.
         carrier: ``local`` or ``remote``.
         timeout: Seconds for one attempt.
         heartbeat: Seconds, or None.
@@ -96,6 +97,7 @@ class RunActivity:
     activity: str
     arguments: dict[str, Any]
     events: list[Any] = field(default_factory=list)
+    carries: bool = True
     carrier: str = "remote"
     timeout: float = 60.0
     heartbeat: float | None = None

@@ -168,6 +168,8 @@ class Activity(Node):
     """Seconds without a heartbeat after which an attempt counts as lost."""
     retry: Retry = Retry()
     """Retries of the remote carrier."""
+    events: Literal["carry", "leave"] = "carry"
+    """``leave``: the activity only looks, so events wait for one that writes to the store anyway."""
     inbox: Literal["take"] | None = None
     """``take``: injected messages that are due go to this activity."""
 

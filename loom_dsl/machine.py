@@ -90,7 +90,7 @@ class Machine:
 
     def command(self, command: Command) -> None:
         """Issue a command; an activity takes the events that wait for a carrier along."""
-        if isinstance(command, RunActivity):
+        if isinstance(command, RunActivity) and command.carries:
             command.events.extend(self.state.outbox.attach(command.at))
         self.commands.append(command)
 

@@ -39,6 +39,7 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
             at=token.at,
             activity=node.activity,
             arguments=arguments,
+            carries=node.events == "carry",
             carrier=carrier,
             timeout=float(timeout),
             heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,

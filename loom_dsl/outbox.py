@@ -7,7 +7,7 @@ stay the same when they are sent again, so that the store can tell that it has o
 from dataclasses import dataclass, field
 from typing import Any
 
-URGENT = frozenset({"approval_requested", "approval_decided", "state", "warning", "aborted", "error", "control"})
+URGENT = frozenset({"approval_requested", "approval_decided", "warning", "aborted", "error", "control"})
 """Events that an observer waits for; others may travel with whatever activity comes next."""
 
 
