@@ -11,16 +11,18 @@ within milliseconds instead of holding up a workflow task.
 """
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr_compiler import Compiler, Step
-from loom_dsl.expr_values import Scope
+from loom_dsl.expr_values import Scope, check_volume
 
 MAX_SOURCE = 2_000
 ROOTS = frozenset({"input", "state", "nodes", "result", "item", "index", "event", "turn", "limits", "agent", "run"})
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,13 @@ class Expression:
     Attributes:
         source: The text.
         references: Each path read from a root, such as ``("nodes", "model", "calls")``.
+        builds: Whether its value can be larger than what it reads.
     """
 
     source: str
     references: tuple[tuple[str, ...], ...]
     step: Step
+    builds: bool = False
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """Give the value for these names.
@@ -43,7 +47,8 @@ class Expression:
             ExpressionError: A key is missing, a type does not fit, or the work is too much.
         """
         try:
-            return self.step(Scope(names))
+            value = self.step(Scope(names))
+            return check_volume(value) if self.builds else value
         except ExpressionError as error:
             raise ExpressionError(f"{error.message} in `{self.source}`", error.column) from None
         except RecursionError:
@@ -62,13 +67,37 @@ def compile_expression(source: str, roots: frozenset[str] = ROOTS) -> Expression
         if wrong in source:
             raise ExpressionError(f"write `{right}` instead of `{wrong}`", source.index(wrong) + 1)
     text = source.strip()
+    if not text:
+        raise ExpressionError("the expression is empty", 1)
+    places = _Places(source, text)
     try:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         hint = "; write `not` instead of `!`" if "!" in text.replace("!=", "") else ""
-        raise ExpressionError(f"`{text}` is not an expression: {error.msg}{hint}", error.offset) from None
+        column = places.of(error.lineno or 1, max((error.offset or 1) - 1, 0))
+        raise ExpressionError(f"`{text}` is not an expression: {error.msg}{hint}", column) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr):
+            node.col_offset = places.of_bytes(node.lineno, node.col_offset) - 1
     compiler = Compiler(roots)
     step = compiler.compile(tree.body, 0)
-    return Expression(text, tuple(dict.fromkeys(compiler.references)), step)
+    return Expression(text, tuple(dict.fromkeys(compiler.references)), step, compiler.builds)
+
+
+class _Places:
+    """Columns as authors count them: characters from the start of the source, from 1."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self.before = source.index(text)
+        self.lines = _LINE_END.split(text)
+        ends = [0, *(match.end() for match in _LINE_END.finditer(text))]
+        self.starts = [self.before + end for end in ends]
+
+    def of(self, line: int, characters: int) -> int:
+        return self.starts[min(line, len(self.starts)) - 1] + characters + 1
+
+    def of_bytes(self, line: int, offset: int) -> int:
+        text = self.lines[min(line, len(self.lines)) - 1]
+        return self.of(line, len(text.encode("utf-8")[:offset].decode("utf-8", "replace")))

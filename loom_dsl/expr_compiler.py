@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_functions import FUNCTIONS
+from loom_dsl.expr_functions import FUNCTIONS, SCOPED
 from loom_dsl.expr_values import (
     COMPARISONS,
     OPERATORS,
@@ -16,6 +16,7 @@ from loom_dsl.expr_values import (
     name_of,
     number,
     path_of,
+    shown_key,
     weight,
 )
 
@@ -31,6 +32,7 @@ class Compiler:
         self.roots = roots
         self.bound: list[str] = []
         self.references: list[tuple[str, ...]] = []
+        self.builds = False
 
     def compile(self, node: ast.AST, depth: int) -> Step:
         """Compile one node.
@@ -51,7 +53,7 @@ class Compiler:
         value = node.value
         if not (value is None or isinstance(value, (bool, int, float, str))):
             raise ExpressionError(f"{value!r} is not a JSON value", node.col_offset + 1)
-        checked = number(value)
+        checked = number(value, node.col_offset + 1)
         return lambda scope: checked
 
     def _name(self, node: ast.Name, depth: int) -> Step:
@@ -113,7 +115,7 @@ class Compiler:
             try:
                 return value[key]  # type: ignore[index]
             except (KeyError, IndexError):
-                raise ExpressionError(f"there is no [{key!r}] in {kind_of(value)}", column) from None
+                raise ExpressionError(f"there is no [{shown_key(key)}] in {kind_of(value)}", column) from None
 
         return read
 
@@ -183,7 +185,7 @@ class Compiler:
             if not (is_number(a) and is_number(b)):
                 raise ExpressionError(f"cannot combine {kind_of(a)} and {kind_of(b)} like this", column)
             try:
-                return number(operator(a, b))
+                return number(operator(a, b), column)
             except (ZeroDivisionError, OverflowError):
                 raise ExpressionError("division by zero, or a number out of range", column) from None
 
@@ -200,9 +202,8 @@ class Compiler:
             left = steps[0](scope)
             for operator, step in zip(operators, steps[1:], strict=True):
                 right = step(scope)
-                scope.burn(1 + weight(right) + weight(left))
                 try:
-                    if not operator(left, right):  # type: ignore[misc]
+                    if not operator(scope, left, right):  # type: ignore[misc]
                         return False
                 except TypeError:
                     raise ExpressionError(f"cannot compare {kind_of(left)} with {kind_of(right)}", column) from None
@@ -217,6 +218,7 @@ class Compiler:
 
     def _list(self, node: ast.List, depth: int) -> Step:
         steps = [self.compile(part, depth) for part in node.elts]
+        self.builds = True
 
         def build(scope: Scope) -> list[Any]:
             scope.burn(1 + len(steps))
@@ -229,6 +231,7 @@ class Compiler:
             raise ExpressionError("the keys of an object are plain text", node.col_offset + 1)
         keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
         steps = [self.compile(part, depth) for part in node.values]
+        self.builds = True
 
         def build(scope: Scope) -> dict[str, Any]:
             scope.burn(1 + len(steps))
@@ -251,6 +254,7 @@ class Compiler:
         tests = [self.compile(test, depth) for test in clause.ifs]
         value = self.compile(body, depth)
         self.bound.pop()
+        self.builds = True
 
         def build(scope: Scope) -> list[Any]:
             items = over(scope)
@@ -274,19 +278,22 @@ class Compiler:
         if not isinstance(node.func, ast.Name):
             raise ExpressionError("there are no methods; call a function, such as len(x)", column)
         function = FUNCTIONS.get(node.func.id)
-        if function is None or node.keywords:
+        if node.keywords:
+            raise ExpressionError(f"{node.func.id}() takes its arguments by place, without names", column)
+        if function is None:
             known = ", ".join(sorted(FUNCTIONS))
             raise ExpressionError(f"unknown function `{node.func.id}`; the functions are {known}", column)
         low, high, body = function
         if not low <= len(node.args) <= high:
             raise ExpressionError(f"{node.func.id}() takes {low} to {high} arguments", column)
         steps, name = [self.compile(arg, depth) for arg in node.args], node.func.id
+        scoped = name in SCOPED
 
         def call(scope: Scope) -> Any:
             values = [step(scope) for step in steps]
             scope.burn(1 + sum(weight(value) for value in values))
             try:
-                return body(*values)
+                return number(body(scope, *values) if scoped else body(*values), column)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ExpressionError(f"{name}(): {error}", column) from None
 

@@ -1,14 +1,19 @@
-"""The functions of the expression language: name → (fewest, most arguments, body). All are pure."""
+"""The functions of the expression language: name → (fewest, most arguments, body). All are pure.
+
+The bodies of those in `SCOPED` take the scope first, because what they do costs more than the size of what they get.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from loom_dsl.expr_values import MAX_TEXT, Scope, contained, kind_of
 
 _KINDS: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 def _need(value: Any, *kinds: type) -> Any:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join(_KINDS.get(kind, "a number") for kind in kinds)
+        wanted = " or ".join(dict.fromkeys(_KINDS.get(kind, "a number") for kind in kinds))
         raise TypeError(f"needs {wanted}")
     return value
 
@@ -16,17 +21,13 @@ def _need(value: Any, *kinds: type) -> Any:
 def _get(target: Any, key: Any, default: Any = None) -> Any:
     if isinstance(target, dict):
         return target.get(key, default) if isinstance(key, str) else default
-    if isinstance(target, list) and isinstance(key, int) and -len(target) <= key < len(target):
-        return target[key]
+    if isinstance(target, list) and isinstance(key, int) and not isinstance(key, bool):
+        return target[key] if -len(target) <= key < len(target) else default
     return default
 
 
 def _has(target: Any, key: Any) -> bool:
     return isinstance(target, dict) and isinstance(key, str) and key in target
-
-
-def _contains(target: Any, part: Any) -> bool:
-    return bool(part in _need(target, str, list, dict))
 
 
 def _text(value: Any) -> str:
@@ -37,15 +38,34 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _integer(value: Any) -> int:
-    return int(_need(value, int, float, str))
+def _convert(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        try:
+            return kind(_need(value, int, float, str))
+        except (ValueError, OverflowError):
+            raise ValueError(f"{kind_of(value)} that is not a number") from None
+
+    return convert
 
 
-def _join(items: Any, separator: Any = ", ") -> str:
-    text = str(_need(separator, str)).join(_text(item) for item in _need(items, list))
-    if len(text) > 1_000_000:
+def _round(value: Any, digits: Any = 0) -> Any:
+    return round(_need(value, int, float), min(max(_need(digits, int), -15), 15))
+
+
+def _split(scope: Scope, value: Any, part: Any) -> list[str]:
+    separator = _need(part, str) or " "
+    scope.burn(_need(value, str).count(separator))
+    return list(value.split(separator))
+
+
+def _join(scope: Scope, items: Any, separator: Any = ", ") -> str:
+    between = str(_need(separator, str))
+    texts = [_text(item) for item in _need(items, list)]
+    length = sum(len(text) for text in texts) + len(between) * len(texts)
+    if length > MAX_TEXT:
         raise ValueError("the text becomes too long")
-    return text
+    scope.burn(length // 64)
+    return between.join(texts)
 
 
 def _numbers(items: Any) -> list[Any]:
@@ -53,7 +73,16 @@ def _numbers(items: Any) -> list[Any]:
 
 
 def _extreme(pick: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    return lambda *values: pick(_need(values[0], list) if len(values) == 1 else list(values))
+    def extreme(scope: Scope, *values: Any) -> Any:
+        scope.burn_deep(*values)
+        return pick(_need(values[0], list) if len(values) == 1 else list(values))
+
+    return extreme
+
+
+def _sorted(scope: Scope, items: Any) -> list[Any]:
+    scope.burn_deep(items)
+    return sorted(_need(items, list))
 
 
 FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Any]]] = {
@@ -63,16 +92,16 @@ FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Any]]] = {
     "sum": (1, 1, lambda items: sum(_numbers(items))),
     "min": (1, 8, _extreme(min)),
     "max": (1, 8, _extreme(max)),
-    "sorted": (1, 1, lambda items: sorted(_need(items, list))),
+    "sorted": (1, 1, _sorted),
     "abs": (1, 1, lambda value: abs(_need(value, int, float))),
-    "round": (1, 2, lambda value, digits=0: round(_need(value, int, float), min(max(int(digits), -15), 15))),
-    "int": (1, 1, _integer),
-    "float": (1, 1, lambda value: float(_need(value, int, float, str))),
+    "round": (1, 2, _round),
+    "int": (1, 1, _convert(int)),
+    "float": (1, 1, _convert(float)),
     "str": (1, 1, _text),
     "bool": (1, 1, bool),
     "get": (2, 3, _get),
     "has": (2, 2, _has),
-    "contains": (2, 2, _contains),
+    "contains": (2, 2, lambda scope, target, part: contained(scope, part, target)),
     "keys": (1, 1, lambda value: sorted(_need(value, dict))),
     "values": (1, 1, lambda value: [value[key] for key in sorted(_need(value, dict))]),
     "lower": (1, 1, lambda value: _need(value, str).lower()),
@@ -80,6 +109,7 @@ FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Any]]] = {
     "strip": (1, 1, lambda value: _need(value, str).strip()),
     "startswith": (2, 2, lambda value, part: _need(value, str).startswith(_need(part, str))),
     "endswith": (2, 2, lambda value, part: _need(value, str).endswith(_need(part, str))),
-    "split": (2, 2, lambda value, part: _need(value, str).split(_need(part, str) or " ")),
+    "split": (2, 2, _split),
     "join": (1, 2, _join),
 }
+SCOPED = frozenset({"min", "max", "sorted", "contains", "split", "join"})

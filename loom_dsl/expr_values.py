@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
@@ -10,6 +10,8 @@ from loom_dsl.errors import ExpressionError
 FUEL = 10_000
 MAX_INTEGER = 2**63
 MAX_TEXT = 1_000_000
+VOLUME = 100_000
+"""Most values, or pieces of 64 characters, in what an expression builds."""
 
 
 class Scope:
@@ -31,6 +33,18 @@ class Scope:
         if self.fuel < 0:
             raise ExpressionError(f"the expression does too much work (over {FUEL} steps)")
 
+    def burn_deep(self, *values: Any) -> None:
+        """Pay for everything inside the values. What is shared is paid for as often as it would be looked at.
+
+        Raises:
+            ExpressionError: The budget is used up.
+        """
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            self.burn(1 + weight(value))
+            stack.extend(_inside(value))
+
 
 def joined(scope: Scope, a: Any, b: Any, column: int) -> Any:
     """Put two texts or two lists together."""
@@ -38,6 +52,74 @@ def joined(scope: Scope, a: Any, b: Any, column: int) -> Any:
     if isinstance(a, str) and len(a) + len(b) > MAX_TEXT:
         raise ExpressionError("the text becomes too long", column)
     return a + b
+
+
+def check_volume(value: Any) -> Any:
+    """Give a value back that an expression has built.
+
+    Ten nested comprehensions fit into a line and build a list that refers to itself so often that writing it
+    down would never end: small in memory, endless as JSON.
+
+    Raises:
+        ExpressionError: Written down it would have more than `VOLUME` units of 64 characters or one value.
+    """
+    left, stack = VOLUME, [value]
+    while stack:
+        part = stack.pop()
+        left -= 1 + weight(part)
+        if left < 0:
+            raise ExpressionError("the value becomes too large")
+        stack.extend(_inside(part))
+    return value
+
+
+def same(scope: Scope, a: Any, b: Any) -> bool:
+    """Whether two values are equal as JSON: 1 is 1.0, but true is not 1."""
+    stack = [(a, b)]
+    while stack:
+        x, y = stack.pop()
+        scope.burn(1)
+        if isinstance(x, list) and isinstance(y, list):
+            if len(x) != len(y):
+                return False
+            scope.burn(len(x))
+            stack.extend(zip(x, y, strict=True))
+        elif isinstance(x, dict) and isinstance(y, dict):
+            if x.keys() != y.keys():
+                return False
+            scope.burn(len(x))
+            stack.extend((x[key], y[key]) for key in x)
+        else:
+            scope.burn(weight(x) if isinstance(x, str) else 0)
+            if x != y or isinstance(x, bool) != isinstance(y, bool):
+                return False
+    return True
+
+
+def contained(scope: Scope, part: Any, target: Any) -> bool:
+    """Whether a list has the element, an object the key, a text the part.
+
+    Raises:
+        TypeError: The two do not fit.
+    """
+    scope.burn(1 + weight(target))
+    if isinstance(target, list):
+        return any(same(scope, part, item) for item in target)
+    if isinstance(target, (str, dict)) and isinstance(part, str):
+        return part in target
+    raise TypeError("needs a list, or a text in a text or an object")
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Scope, Any, Any], bool]:
+    def apply(scope: Scope, a: Any, b: Any) -> bool:
+        scope.burn_deep(a, b)
+        return compare(a, b)
+
+    return apply
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
 
 
 def path_of(node: ast.AST) -> tuple[str, ...]:
@@ -54,16 +136,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def number(value: Any) -> Any:
+def number(value: Any, column: int | None = None) -> Any:
     """Give the value back.
 
     Raises:
         ExpressionError: It is a number outside of what JSON readers agree on.
     """
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ExpressionError("the number is out of range")
+        raise ExpressionError("the number is out of range", column)
     if isinstance(value, float) and (not math.isfinite(value)):
-        raise ExpressionError("the number is out of range")
+        raise ExpressionError("the number is out of range", column)
     return value
 
 
@@ -78,6 +160,11 @@ def kind_of(value: Any) -> str:
     """Name a value's type for people."""
     names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return names.get(type(value), "null")
+
+
+def shown_key(key: str | int) -> str:
+    """Quote a key or an index in a message, cut to 60 characters."""
+    return repr(key[:60] if isinstance(key, str) else key)
 
 
 def name_of(node: ast.AST) -> str:
@@ -97,17 +184,13 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def _same(a: Any, b: Any) -> bool:
-    return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
-
-
-COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: _same,
-    ast.NotEq: lambda a, b: not _same(a, b),
-    ast.Lt: lambda a, b: bool(a < b),
-    ast.LtE: lambda a, b: bool(a <= b),
-    ast.Gt: lambda a, b: bool(a > b),
-    ast.GtE: lambda a, b: bool(a >= b),
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Scope, Any, Any], bool]] = {
+    ast.Eq: same,
+    ast.NotEq: lambda scope, a, b: not same(scope, a, b),
+    ast.Lt: _ordered(lambda a, b: bool(a < b)),
+    ast.LtE: _ordered(lambda a, b: bool(a <= b)),
+    ast.Gt: _ordered(lambda a, b: bool(a > b)),
+    ast.GtE: _ordered(lambda a, b: bool(a >= b)),
+    ast.In: contained,
+    ast.NotIn: lambda scope, a, b: not contained(scope, a, b),
 }

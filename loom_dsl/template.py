@@ -74,4 +74,7 @@ def _compile_text(text: str, roots: frozenset[str]) -> Template:
 
 
 def _show(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(value)
+    try:
+        return value if isinstance(value, str) else canonical_json(value)
+    except (ValueError, RecursionError):
+        raise ExpressionError("a value that is put into text cannot be written as JSON") from None
