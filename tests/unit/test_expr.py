@@ -341,7 +341,8 @@ def test_every_function_is_in_the_table_of_values() -> None:
 WORDS = [
     *sorted(ROOTS), *FUNCTIONS, "x", "y", "for", "in", "if", "else", "not", "and", "or", "is", "lambda", "[", "]", "(",
     ")", "{", "}", ".", ",", ":", "+", "-", "*", "**", "//", "%", "/", "==", "<", ">=", "!=", "!", "0", "1",
-    "9999999999", "1e308", "'a'", "'é\\n'", '"', "n", "tags", "name", "__class__", "\n", " ", "#", "\\", "\x0c", "é", "ª",
+    "9999999999", "1e308", "'a'", "'é\\n'", '"', "n", "tags", "name", "__class__", "\n", " ", "#", "\\",
+    "\x0c", "é", "ª",
 ]  # fmt: skip
 
 
