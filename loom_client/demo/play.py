@@ -1,0 +1,114 @@
+"""The demo from its first line to its last."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from loom_client.cli.follow import Follower, make_watcher
+from loom_client.client import Loom
+from loom_client.connection import connect
+from loom_client.demo.place import Place, claimed
+from loom_client.demo.scene import Scene
+from loom_client.demo.summary import print_summary
+from loom_client.demo.worker_process import WorkerProcess
+from loom_client.dev_server import DevServer
+from loom_client.fake_model import load_script, running
+from loom_client.render import Paper, Timeline
+from loom_client.settings import Settings
+from loom_client.temporal_binary import find_temporal
+from loom_dsl.agent import Agent, load_agent
+
+TASK = "Find out how this code base is laid out, and write a short report about it to {report}."
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model of the demo.
+
+    Attributes:
+        name: Its name, or empty for the agent's own.
+        scripted: Whether it only says what a script says.
+        env: The environment of a worker that asks it.
+        said: What the demo says about it.
+    """
+
+    name: str
+    scripted: bool
+    env: Mapping[str, str]
+    said: str
+
+
+async def play(paper: Paper) -> bool:
+    """Show the demo; whether the job was completed.
+
+    Raises:
+        LoomError: Something that it needs is missing, or failed.
+    """
+    began = time.monotonic()
+    with claimed() as place:
+        paper.line("Loom: an agent at work on its own source code, while its worker is killed twice", "bold")
+        binary = find_temporal()
+        async with contextlib.AsyncExitStack() as stack:
+            model = await stack.enter_async_context(_model(place))
+            paper.line(f"model   {model.said}", hang=8)
+            server = DevServer(binary=binary, port=0, http_port=0, headless=True, db=place.folder / "temporal.db")
+            await stack.enter_async_context(server)
+            paper.line(f"server  Temporal's development server at {server.address}, {place.short(server.db)}", hang=8)
+            settings = Settings(
+                address=server.address, namespace="default", task_queue="demo", store=str(place.folder / "loom.db")
+            )
+            loom = await stack.enter_async_context(connect(settings))
+            arguments = ["--tools", "board", "--root", str(place.checkout)]
+            worker = WorkerProcess(settings, arguments, place.examples, place.folder / "worker.log", model.env)
+            stack.callback(worker.kill)
+            seconds = await worker.start()
+            paper.line(
+                f"worker  worker 1 started in {seconds:.1f} s, {place.short(place.folder / 'worker.log')}", hang=8
+            )
+            return await _perform(paper, place, loom, worker, model, began)
+
+
+async def _perform(paper: Paper, place: Place, loom: Loom, worker: WorkerProcess, model: Model, began: float) -> bool:
+    name = f"demo-{secrets.token_hex(3)}"
+    task = TASK.format(report=place.short(place.report))
+    await loom.start(_agent(place, model), task, workdir=place.checkout, job=name)
+    row = await loom.store.read(lambda tx: tx.job(name))
+    assert row is not None, "the job has just been written"
+    paper.line()
+    timeline, calls = make_watcher(loom, row, as_json=False, states=True, tell=False)
+    assert isinstance(timeline, Timeline), "a watcher that does not print JSON is a timeline"
+    scene = Scene(timeline, worker, loom, place)
+    try:
+        result = await Follower(loom, row, scene, calls).run()
+    finally:
+        await scene.close()
+    await print_summary(paper, scene, loom, result, scripted=model.scripted, seconds=time.monotonic() - began)
+    return result.status == "completed"
+
+
+def _agent(place: Place, model: Model) -> Agent:
+    file = place.examples / "researcher.yaml"
+    return load_agent(file.read_bytes(), place.short(file), os.environ, {"model": model.name} if model.name else None)
+
+
+@contextlib.asynccontextmanager
+async def _model(place: Place) -> AsyncIterator[Model]:
+    """Take the model of the environment, or serve the example's script."""
+    env = dict(os.environ)
+    if env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL"):
+        name = env.get("OPENAI_MODEL", "")
+        yield Model(
+            name, False, env, f"{name or 'the one that researcher.yaml names'}, at the endpoint of your environment"
+        )
+        return
+    script = await asyncio.to_thread(load_script, place.examples / "researcher.script.yaml")
+    async with running(script) as url:
+        said = (
+            "none is configured, so this one is a script: it speaks the real protocol and does not think "
+            "(examples/researcher.script.yaml). Set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL for a real one"
+        )
+        yield Model("", True, {**env, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}, said)
