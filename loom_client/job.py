@@ -13,6 +13,7 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.exceptions import ApplicationError, TerminatedError
 
@@ -167,6 +168,11 @@ class Job:
                 if answer["verdict"] != "retry":
                     return _judged(answer)
                 await asyncio.sleep(0.1)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            # The SDK says the same for our own timeout and for a cancelled caller, who must not send anything more.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from None
         except (TimeoutError, temporalio.service.RPCError, WorkflowUpdateFailedError) as error:
             if isinstance(error, temporalio.service.RPCError) and _is_missing(error):
                 raise self._not_found(error) from None

@@ -86,13 +86,14 @@ def reason(facts: Facts, now: float) -> str:
         return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
-    if facts.worker is False:
-        return f"no worker on the queue {facts.queue}; start one with `loom worker`"
+    nobody = f"no worker on the queue {facts.queue}; start one with `loom worker`" if facts.worker is False else ""
+    if facts.approvals:
+        return _approval(facts.approvals, now) + (f"; and {nobody}" if nobody else "")
+    if nobody:
+        return nobody
     retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
     if retry is not None:
         return _retry(retry, now)
-    if facts.approvals:
-        return _approval(facts.approvals, now)
     running = next((p for p in facts.pending if p.since is not None), None)
     return _phrase(row.get("state")) if running is None else _running(running, facts.tools, now)
 

@@ -51,7 +51,7 @@ async def approvals(
 
 
 @guarded
-async def approve(  # noqa: PLR0917 - each is an option of the command
+async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     names: Names = None,
     remember: Annotated[
         str, typer.Option(help="job: do not ask again in this job for the same tool and path.", metavar="no|job")

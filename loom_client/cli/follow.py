@@ -146,7 +146,8 @@ class Follower:
                 break
             self._held.append(following)
             self._note(following)
-        return event.data.get("approval_id") not in self._decided
+        approval = str(event.data.get("approval_id", ""))
+        return approval not in self._decided and is_pending(self.loom.store, approval)
 
     def _note(self, event: Event) -> None:
         if event.type == EventType.APPROVAL_DECIDED:
@@ -234,6 +235,12 @@ async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunRes
     return result.model_copy(update={"answer": answer})
 
 
+def is_pending(store: Store, approval: str) -> bool:
+    """Whether an approval is still to be decided; one that the lists do not have yet is."""
+    row = store.read_sync(lambda tx: tx.approval(approval))
+    return row is None or row["status"] == "pending"
+
+
 def make_watcher(
     loom: Loom, row: Mapping[str, Any], *, as_json: bool, states: bool = False, tell: bool = True
 ) -> tuple[Watcher, Calls]:
@@ -256,6 +263,10 @@ def make_watcher(
         name = request.get("preview")
         return loom.store.read_sync(lambda tx: tx.get_blob(name).decode("utf-8", "replace")) if name else ""
 
-    timeline = Timeline(paper_for(sys.stdout), states=states, call=calls, preview=preview, how_to_decide=tell)
+    def how_to_decide(approval: str) -> bool:
+        return tell and is_pending(loom.store, approval)
+
+    paper = paper_for(sys.stdout)
+    timeline = Timeline(paper, states=states, call=calls, preview=preview, how_to_decide=how_to_decide)
     timeline.begin(row)
     return timeline, calls

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
-async def run(  # noqa: PLR0917 - each is an option of the command
+async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     agent: Annotated[Path, typer.Argument(help="The agent's file.", metavar="AGENT.yaml")],
     task: Annotated[str, typer.Argument(help="What it is to do; - reads it from standard input.", metavar="TASK")],
     workdir: Annotated[Path | None, typer.Option(help="Directory that file tools are confined to.")] = None,

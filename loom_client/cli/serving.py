@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
-async def dev(  # noqa: PLR0917 - each is an option of the command
+async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     with_worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Also start a worker.")] = True,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="gRPC port; 0 takes a free one.")] = None,
     ui_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of Temporal's web console.")] = None,

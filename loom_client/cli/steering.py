@@ -77,7 +77,7 @@ async def abort(
 
 
 @guarded
-async def inject(  # noqa: PLR0917 - each is an option of the command
+async def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
     job: JobName,
     text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
     when: Annotated[

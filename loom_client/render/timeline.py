@@ -25,7 +25,7 @@ class Timeline:
         states: Show every change of state, also those that follow from the lines around them.
         call: Looks up what the model asked for by the id of the call, or gives None.
         preview: Looks up the preview of an approval's request.
-        how_to_decide: Tell the commands by which an approval is decided.
+        how_to_decide: Whether to tell the commands by which the approval of this id is decided.
         now: The clock.
     """
 
@@ -36,7 +36,7 @@ class Timeline:
         states: bool = False,
         call: Callable[[int, str], ToolCall | None] = lambda turn, call_id: None,
         preview: Callable[[Mapping[str, Any]], str] = lambda request: "",
-        how_to_decide: bool = True,
+        how_to_decide: Callable[[str], bool] = lambda approval: True,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.paper = paper
@@ -205,7 +205,9 @@ class Timeline:
         tail = "  " + self.paper.glyph(" · ", ", ").join(notes)
         self._line(f"{self.paper.glyph(fancy, plain)} {self._name(event)}{tail}", colour)
         if status != "success":
-            self._line("    " + one_line(content, 300), hang=4)
+            # The first line says what is wrong; what follows is advice to the model.
+            said = visible(content).strip().partition("\n")[0].removeprefix(f"Error ({data.get('code')}): ")
+            self._line("    " + one_line(said, 300), hang=4)
 
     def _progress(self, event: Event) -> None:
         self._line(f"  {self._name(event)}: {one_line(str(event.data.get('content', '')), 300)}", "dim", hang=4)
@@ -215,7 +217,8 @@ class Timeline:
     def _asked(self, event: Event) -> None:
         request = event.data.get("request")
         request = request if isinstance(request, dict) else {}
-        for text, style in approval_lines(event, request, self._preview(request), self._how_to_decide, self._now()):
+        tell = self._how_to_decide(str(event.data.get("approval_id", "")))
+        for text, style in approval_lines(event, request, self._preview(request), tell, self._now()):
             self._line(text, style, hang=4)
 
     def _decided(self, event: Event) -> None:

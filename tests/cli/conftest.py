@@ -1,0 +1,181 @@
+"""One house for a module's tests: a server, a worker started by the real command line, and scripted models."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_client.dev_server import DevServer
+from tests.cli.terminal import Terminal
+
+LOOM = [sys.executable, "-m", "loom_client.cli"]
+_ROOT = Path(__file__).resolve().parents[2]
+
+WRITE = '{tool: write_file, args: {path: "%s", content: "one\\ntwo\\n"}}'
+SCRIPTS = {
+    "calm": """
+  - {say: "I look first.", calls: [{tool: glob, args: {pattern: "**/*"}}, {tool: read_file, args: {path: missing.txt}}]}
+  - {say: "All is well."}
+""",
+    "writer": f"""
+  - {{say: "I write.", calls: [{WRITE % "report.md"}]}}
+  - {{say: "It said: {{last}}"}}
+""",
+    "twice": f"""
+  - {{say: "First.", calls: [{WRITE % "a.md"}]}}
+  - {{say: "Again.", calls: [{WRITE % "a.md"}]}}
+  - {{say: "Both are written."}}
+""",
+    "pair": f"""
+  - {{say: "Two at once.", calls: [{WRITE % "a.md"}, {WRITE % "b.md"}]}}
+  - {{say: "Both are decided."}}
+""",
+    "evil": r"""
+  - {say: "red \u001b[31mtext\u001b]0;title\u0007 and \u009b2J and \u202eabc", calls: [{tool: "\u001b[2Jrm", args: {}}]}
+  - {say: "\u001b[2Jend"}
+""",
+    "broken": """
+  - {say: "one two three four five six seven eight nine ten", chunk: 6, delay: 20ms, close_after: 6, times: 1}
+""",
+    "refusing": """
+  - {fail: {status: 503, retry_after: 30s, times: 1}, say: "At last."}
+""",
+    "hanging": """
+  - {hang: true}
+""",
+    "steered": """
+  - {before: 500ms, say: "Step {n}.", calls: [{tool: glob, args: {pattern: "*"}}], repeat: 40}
+  - {say: "Enough."}
+""",
+}
+"""What each model says; an agent names it as `NAME:any`."""
+
+
+@dataclass
+class House:
+    """Everything that the commands need. `queue` has a worker."""
+
+    folder: Path
+    address: str
+    store: Path
+    queue: str
+    models: Mapping[str, str]
+    _count: int = field(default=0)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of a command: nothing of ours is left to chance."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "OPENAI_"))}
+        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "EDITOR", "VISUAL"):
+            kept.pop(name, None)
+        own = {
+            "PYTHONPATH": str(_ROOT),
+            "LOOM_ADDRESS": self.address,
+            "LOOM_STORE": str(self.store),
+            "LOOM_TASK_QUEUE": self.queue,
+            "LOOM_CONNECT_SECONDS": "3",
+            "TERM": "xterm-256color",
+            "PYTHONWARNINGS": "error::ResourceWarning",
+        }
+        return {**kept, **own, **{f"{name.upper()}_BASE_URL": url for name, url in self.models.items()}, **more}
+
+    def loom(self, *arguments: str, stdin: str = "", within: float = 60.0, **more: str) -> "Said":
+        """Run a command to its end, its output going through pipes."""
+        done = subprocess.run(
+            [*LOOM, *arguments],
+            input=stdin.encode(),
+            capture_output=True,
+            env=self.environment(**more),
+            cwd=self.folder,
+            timeout=within,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def at_terminal(self, *arguments: str, columns: int = 80, **more: str) -> Terminal:
+        """Run a command at a terminal."""
+        return Terminal([*LOOM, *arguments], self.environment(**more), self.folder, columns)
+
+    def agent(self, model: str, **fields: Any) -> str:
+        """Write an agent's file; its path."""
+        self._count += 1
+        path = self.folder / f"agent-{self._count}.yaml"
+        tools = ["glob", "grep", "read_file", "write_file"]
+        path.write_text(json.dumps({"loom": 1, "kind": "agent", "name": "scribe", "model": f"{model}:any", "tools": tools, **fields}))
+        return str(path)
+
+    def workdir(self) -> str:
+        """Make a working directory; its path."""
+        self._count += 1
+        path = self.folder / f"work-{self._count}"
+        path.mkdir()
+        return str(path)
+
+    def started(self, model: str, *arguments: str, **fields: Any) -> str:
+        """Start a job and leave it; its id."""
+        said = self.loom("run", self.agent(model, **fields), "do it", "--workdir", self.workdir(), "--detach", *arguments)
+        assert said.code == 0, said
+        return said.out.strip()
+
+    def pending(self, job: str) -> dict[str, Any]:
+        """Wait until the job asks; the approval."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            said = self.loom("approvals", "--job", job, "--json")
+            if said.out:
+                row: dict[str, Any] = json.loads(said.out.splitlines()[0])
+                return row
+        raise AssertionError(f"job {job} asks nothing: {self.loom('show', job).out}")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and its exit status."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextmanager
+def served(command: list[str], environment: Mapping[str, str], folder: Path, ready: str) -> Iterator[str]:
+    """Run a command that stays, until it is ready; yields the line that says so, and ends it with SIGTERM."""
+    log = folder / f"{uuid.uuid4().hex[:6]}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([*LOOM, *command], stdout=out, stderr=out, env=environment, cwd=folder)
+    try:
+        deadline = time.monotonic() + 60
+        while (line := next((x for x in log.read_text().splitlines() if ready in x), None)) is None:
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield line
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def house(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    models: dict[str, str] = {}
+    made = House(folder, dev_server.address, folder / "loom.db", f"cli-{uuid.uuid4().hex[:8]}", models)
+    with ExitStack() as stack:
+        for name, steps in SCRIPTS.items():
+            script = folder / f"{name}.yaml"
+            script.write_text(f"loom: 1\nkind: fake-model\nname: {name}\nsteps:{steps}")
+            models[name] = stack.enter_context(
+                served(["fake-model", "--script", str(script)], made.environment(), folder, "http://")
+            )
+        stack.enter_context(served(["worker"], made.environment(), folder, "worker ready"))
+        yield made

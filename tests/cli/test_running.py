@@ -1,0 +1,290 @@
+"""The command line end to end: a real server, a real worker, real processes and terminals."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import LOOM, House
+from tests.cli.screen import Screen
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.server
+CONTROL = [chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))]
+
+
+def test_a_job_runs_to_its_end_and_is_shown_as_a_tree_of_turns(house: House) -> None:
+    said = house.loom("run", house.agent("calm"), "look", "--workdir", house.workdir(), "--job", "calm-1")
+    assert said.code == 0, said
+    assert not [character for character in CONTROL if character in said.out]
+    lines = said.out.splitlines()
+    assert "● turn 1" in lines
+    assert "│ I look first." in lines
+    assert any(line.startswith("│ ✓ glob **/*  ") and line.endswith(" ms") for line in lines), said.out
+    assert any(line.startswith("│ ✗ read_file missing.txt  ") for line in lines), said.out
+    assert "● turn 2  depth 1" in lines
+    assert lines[-3] == "✓ done"
+    assert "2 turns · 2 model calls · 2 tool calls" in said.out
+    assert said.out.count("All is well.") == 1
+    again = house.loom("watch", "calm-1")
+    assert (again.code, again.out) == (0, said.out)
+    answer = house.loom("result", "calm-1")
+    assert (answer.code, answer.out, answer.err) == (0, "All is well.\n", "")
+    assert json.loads(house.loom("wait", "calm-1", "--json").out)["status"] == "completed"
+
+
+def test_events_as_json_have_offsets_and_can_be_read_on_from_one(house: House) -> None:
+    said = house.loom("run", house.agent("calm"), "-", "--workdir", house.workdir(), "--json", stdin="look\n")
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert [event["offset"] for event in events[:-1]] == list(range(1, len(events)))
+    assert events[-1]["type"] == "result"
+    assert events[-1]["result"]["answer"] == "All is well."
+    job = events[0]["job"]
+    rest = house.loom("watch", job, "--json", "--from", "10")
+    assert [json.loads(line) for line in rest.out.splitlines()] == events[10:]
+
+
+def test_an_approval_without_ids_is_for_the_only_one_that_waits(house: House) -> None:
+    workdir = house.workdir()
+    run = [*LOOM, "run", house.agent("writer"), "write", "--workdir", workdir, "--job", "writer-1"]
+    with subprocess.Popen(
+        run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=house.environment(), cwd=house.folder, text=True
+    ) as process:
+        approval = house.pending("writer-1")
+        shown = house.loom("show", "writer-1")
+        assert f"approval {approval['id']} (write_file) since" in shown.out
+        listed = house.loom("approvals")
+        assert f"loom approve writer-1 {approval['id']}" in listed.out
+        assert "+one" in listed.out
+        said = house.loom("approve", "--by", "ann")
+        assert (said.code, said.out) == (0, f"approved: {approval['id']} (write_file) of job writer-1\n")
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, out
+    assert f"  loom approve writer-1 {approval['id']}" in out
+    assert "approved by ann" in out
+    assert (Path(workdir) / "report.md").read_text() == "one\ntwo\n"
+    again = house.loom("approve", "writer-1", approval["id"])
+    assert again.code == 2
+    assert "is already decided: approved by ann at" in again.err
+    assert f"loom approve writer-1 {approval['id']}" not in house.loom("watch", "writer-1").out
+
+
+def test_of_several_approvals_one_must_be_named(house: House) -> None:
+    job = house.started("pair")
+    house.pending(job)
+    deadline = time.monotonic() + 20
+    while len(rows := house.loom("approvals", "--job", job, "--json").out.splitlines()) < 2:
+        assert time.monotonic() < deadline
+    first, second = (json.loads(row)["id"] for row in rows)
+    said = house.loom("approve", job)
+    assert said.code == 2
+    assert "2 approvals wait; say which one" in said.err
+    assert f"{job} {first}" in said.err
+    assert house.loom("reject", job, first, "--reason", "not there").code == 0
+    new = house.folder / "new.json"
+    new.write_text(json.dumps({"path": "other.md", "content": "else\n"}))
+    assert house.loom("approve", second, "--edit", str(new)).code == 0
+    assert house.loom("wait", job).out == "Both are decided.\n"
+    (workdir,) = [json.loads(row)["workdir"] for row in house.loom("jobs", "--json").out.splitlines() if job in row]
+    assert sorted(path.name for path in Path(workdir).iterdir()) == ["other.md"]
+    told = house.loom("watch", job).out
+    assert "rejected by" in told
+    assert ": not there" in told
+
+
+@pytest.mark.parametrize(
+    ("answers", "written", "told"),
+    [
+        (["y\n"], "one\ntwo\n", "approved by"),
+        (["n\n"], None, "rejected by"),
+        (["r\n", "not this file\n"], None, ": not this file"),
+        (["d\n", "nonsense\n", "y\n"], "one\ntwo\n", "y approve, n reject"),
+        (["e\n"], "edited\n", "approved with other arguments"),
+    ],
+    ids=["yes", "no", "reason", "diff-first", "edit"],
+)
+def test_at_a_terminal_it_asks(house: House, answers: list[str], written: str | None, told: str) -> None:
+    editor = house.folder / "editor.sh"
+    editor.write_text('#!/bin/sh\nsed -i \'s/one.*two.n/edited\\\\n/\' "$1"\n')
+    editor.chmod(0o755)
+    workdir = house.workdir()
+    with house.at_terminal(
+        "run", house.agent("writer"), "write", "--workdir", workdir, EDITOR=str(editor)
+    ) as terminal:
+        place = 0
+        for answer in answers:
+            place = terminal.expect("reason: " if answer == "not this file\n" else "[y]es", since=place)
+            terminal.type(answer)
+        assert terminal.end() == 0, terminal.said
+        assert told in terminal.screen, terminal.screen
+        assert "+one" in terminal.screen
+        assert "loom approve" not in terminal.screen
+    file = Path(workdir) / "report.md"
+    assert (file.read_text() if file.exists() else None) == written
+
+
+def test_at_a_terminal_an_approval_can_be_remembered_for_the_job(house: House) -> None:
+    with house.at_terminal("run", house.agent("twice"), "write", "--workdir", house.workdir()) as terminal:
+        terminal.expect("[y]es")
+        terminal.type("a\n")
+        assert terminal.end() == 0
+        assert terminal.said.count("[y]es") == 1
+        assert "Both are written." in terminal.screen
+
+
+def test_a_question_goes_away_when_somebody_else_answers_it(house: House) -> None:
+    with house.at_terminal(
+        "run", house.agent("writer"), "write", "--workdir", house.workdir(), "--job", "elsewhere"
+    ) as terminal:
+        terminal.expect("[y]es")
+        assert house.loom("approve", "elsewhere", "--by", "bob").code == 0
+        assert terminal.end() == 0
+        assert "approved by bob" in terminal.screen
+
+
+def test_control_c_ends_the_watching_and_not_the_job(house: House) -> None:
+    arguments = ("run", house.agent("writer"), "write", "--workdir", house.workdir(), "--job", "interrupted")
+    with house.at_terminal(*arguments) as terminal:
+        terminal.expect("[y]es")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+        assert "the job goes on; see it again with `loom watch interrupted`" in terminal.screen
+        assert "Traceback" not in terminal.said
+    with house.at_terminal("watch", "interrupted") as terminal:
+        terminal.expect("waiting: approval" if False else "approval ap_")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    waiting = subprocess.Popen(
+        [*LOOM, "wait", "interrupted"], env=house.environment(), cwd=house.folder, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(1.5)
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=10)
+    assert waiting.returncode == 130
+    assert "loom watch interrupted" in err
+    assert "Traceback" not in err
+    assert house.loom("approve", "interrupted").code == 0
+    assert house.loom("wait", "interrupted").code == 0
+
+
+def test_the_same_id_is_one_job_and_other_content_is_refused(house: House) -> None:
+    agent, workdir = house.agent("writer"), house.workdir()
+    start = ("run", agent, "write", "--workdir", workdir, "--job", "one", "--detach")
+    assert house.loom(*start).out == "one\n"
+    assert house.loom(*start).out == "one\n"
+    other = house.loom("run", agent, "something else", "--workdir", workdir, "--job", "one", "--detach")
+    assert other.code == 2
+    assert "job 'one' exists already with another task" in other.err
+    house.pending("one")
+    assert house.loom("reject", "one").code == 0
+    assert house.loom("wait", "one").code == 0
+    ended = house.loom(*start)
+    assert ended.code == 2
+    assert "has ended (completed); its answer: `loom result one`" in ended.err
+
+
+def test_without_a_worker_it_says_so_at_once_and_waits(house: House) -> None:
+    queue = {"LOOM_TASK_QUEUE": "nobody-there"}
+    said = house.loom("run", house.agent("calm"), "x", "--workdir", house.workdir(), "--job", "alone", "--detach", **queue)
+    assert (said.code, said.out) == (0, "alone\n")
+    assert "no worker serves the queue nobody-there yet" in said.err
+    assert "loom worker" in said.err
+    assert "why        no worker on the queue nobody-there; start one with `loom worker`" in house.loom("show", "alone").out
+    with house.at_terminal("watch", "alone", **queue) as terminal:
+        terminal.expect("no worker on the queue nobody-there")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    assert house.loom("abort", "alone", "--reason", "nobody", **queue).code == 0
+
+
+def test_a_job_is_paused_told_something_resumed_and_aborted(house: House) -> None:
+    job = house.started("steered")
+    assert "is paused" in house.loom("pause", job, "--by", "ann").out
+    assert f"paused by ann; go on with `loom resume {job}`" in house.loom("show", job).out
+    assert house.loom("inject", job, "-", stdin="look at b.txt too\n").code == 0
+    assert "goes on" in house.loom("resume", job).out
+    assert house.loom("abort", job, "--reason", "enough").code == 0
+    ended = house.loom("wait", job)
+    assert ended.code == 1
+    assert f"job {job} was aborted: aborted: enough" in ended.err
+    watched = house.loom("watch", job)
+    assert watched.code == 1
+    for told in ("paused by ann", "message sent", "resumed", "abort asked for", "✗ aborted: aborted: enough"):
+        assert told in watched.out, watched.out
+    late = house.loom("pause", job)
+    assert late.code == 2
+    assert "has already ended (aborted)" in late.err
+
+
+def test_a_limit_of_turns_ends_the_job_with_status_1(house: House) -> None:
+    said = house.loom("run", house.agent("steered"), "x", "--workdir", house.workdir(), "--max-turns", "2")
+    assert said.code == 1
+    assert "✗ failed: max_iterations: the limit of 2 iterations was reached" in said.out
+
+
+def test_what_models_write_is_shown_and_never_obeyed(house: House) -> None:
+    arguments = ("run", house.agent("evil"), "x", "--workdir", house.workdir(), "--job", "evil")
+    with house.at_terminal(*arguments) as terminal:
+        assert terminal.end() == 0
+        screen = Screen().feed(terminal.said).text  # refuses every code but colours and the few that Loom uses
+        assert "red \\x1b[31mtext\\x1b]0;title\\x07" in screen
+        assert "\\x9b2J" in screen
+        assert "\\u202eabc" in screen
+    answer = house.loom("result", "evil")
+    assert answer.out == "\\x1b[2Jend\n"
+
+
+def test_an_answer_that_starts_again_is_shown_once_at_a_terminal_and_marked_in_a_pipe(house: House) -> None:
+    whole = "one two three four five six seven eight nine ten"
+    agent = house.agent("broken")
+    with house.at_terminal("run", agent, "x", "--workdir", house.workdir(), "--job", "again") as terminal:
+        assert terminal.end() == 0
+        assert "one two three" in terminal.said.replace(whole, "")
+        assert terminal.screen.count("one two") == 1, terminal.screen
+        assert whole in terminal.screen
+    piped = house.loom("watch", "again")
+    assert "│ (the answer starts again: attempt 2)" in piped.out.splitlines()
+    assert piped.out.count(whole) == 1
+
+
+def test_show_says_when_the_model_is_asked_again(house: House) -> None:
+    job = house.started("refusing")
+    deadline = time.monotonic() + 20
+    while "retry" not in (shown := house.loom("show", job).out):
+        assert time.monotonic() < deadline, shown
+    assert "why        model retry 1 of 3 in " in shown
+    assert house.loom("abort", job).code == 0
+
+
+async def test_a_job_ended_on_the_server_is_told_as_such(house: House) -> None:
+    from temporalio.client import Client
+
+    job = house.started("hanging")
+    client = await Client.connect(house.address)
+    await eventually(lambda: "the model is answering since" in house.loom("show", job).out, 20)
+    await client.get_workflow_handle(job).terminate("by hand")
+    assert "it was ended on the server (terminated), outside Loom" in house.loom("show", job).out
+    said = house.loom("wait", job)
+    assert said.code == 1
+    assert said.err == f"error: job {job} was terminated on the server\n"
+
+
+def test_lists_show_jobs_by_status(house: House) -> None:
+    job = house.started("calm")
+    assert house.loom("wait", job).code == 0
+    shown = house.loom("jobs", "--status", "completed")
+    assert any(line.startswith(job) and line.endswith("do it") for line in shown.out.splitlines())
+    assert job not in house.loom("jobs", "--status", "failed").out
+    assert json.loads(house.loom("show", job, "--json").out)["turns"] == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(house: House) -> None:
+    job = house.started("calm")
+    assert house.loom("wait", job).code == 0
+    line = f"{' '.join(LOOM)} watch {job} --states | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, env=house.environment(), check=False)
+    assert done.stdout.startswith(job)
+    assert done.stderr == ""
