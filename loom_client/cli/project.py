@@ -124,14 +124,14 @@ def _fields(done: "Pruning") -> dict[str, int]:
 def _print_pruning(paper: "Paper", done: "Pruning", dry_run: bool) -> None:
     from loom_client.render.text import plural, size
 
-    local = done.before.astimezone()
+    gone, local = done.pruned, done.before.astimezone()
     verb = "would go" if dry_run else "went"
-    paper.line(f"{done.store}: of jobs that ended before {local:%Y-%m-%d %H:%M} {verb}", hang=2)
-    gone = done.pruned
-    counts = {"job": gone.jobs, "session": gone.sessions, "event": gone.events, "effect": gone.effects}
-    shown = [plural(count, word) for word, count in counts.items()]
-    shown += ["1 entry" if gone.entries == 1 else f"{gone.entries:,} entries", plural(gone.approvals, "approval")]
-    paper.line(f"  {', '.join(shown)}, {plural(gone.blobs, 'content')} of {size(gone.blob_bytes)}B", hang=2)
+    entries = "1 entry" if gone.entries == 1 else f"{gone.entries:,} entries"
+    batches = "1 batch" if gone.events == 1 else f"{gone.events:,} batches"
+    paper.line(f"{done.store}: of what ended before {local:%Y-%m-%d %H:%M} {verb}", hang=2)
+    paper.line(f"  {plural(gone.jobs, 'job')}, {plural(gone.sessions, 'session')} with {entries}", hang=2)
+    paper.line(f"  {batches} of events, {plural(gone.effects, 'effect')}, {plural(gone.approvals, 'approval')}", hang=2)
+    paper.line(f"  {plural(gone.blobs, 'content')} of {size(gone.blob_bytes)}B; the file has {size(done.file_bytes)}B")
     if dry_run:
         paper.line("  nothing was removed; leave --dry-run out to remove it", "dim", hang=2)
 
