@@ -9,11 +9,11 @@ from temporalio import activity
 from activities.observe import store_events
 from activities.registry import ToolRegistry
 from activities.runtime import Call, JobFacts, Runtime
-from activities.transcript import Transcript
+from activities.transcript import NOTE, Transcript
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
-from loom_dsl.messages import legal_groups
+from loom_dsl.messages import PROJECT_CONTEXT, legal_groups
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
@@ -48,7 +48,9 @@ class Assemble:
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
         new = self._new_entries(call)
-        system = system_message(facts.agent, facts)
+        known = await self._transcript.messages(call.session, call.arguments["entries"])
+        project = next((text for text, _, role in reversed(known) if role == NOTE + PROJECT_CONTEXT), "")
+        system = system_message(facts.agent, facts, project)
         end, name = call.arguments["entries"], digest(system)
         if new or call.batches or name not in self._stored:
             end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
@@ -85,7 +87,7 @@ def tool_specs(registry: ToolRegistry, agent: Agent) -> str:
     return json.dumps([registry.spec(tool) for tool in registry.resolve_all(agent.tools).values()])
 
 
-def system_message(agent: Agent, facts: JobFacts) -> str:
+def system_message(agent: Agent, facts: JobFacts, project: str = "") -> str:
     """Give the one leading system message.
 
     Raises:
@@ -101,6 +103,7 @@ def system_message(agent: Agent, facts: JobFacts) -> str:
             priority=ComponentPriority.HIGH,
             truncatable=True,
         ),
+        Component(name="project", content=project, priority=ComponentPriority.HIGH, truncatable=True),
         Component(name="tools", content=tools, priority=ComponentPriority.MEDIUM),
     ]
     return assemble(parts, agent.limits.max_context_tokens).text

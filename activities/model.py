@@ -8,10 +8,10 @@ from temporalio import activity
 
 from activities.assemble import tool_specs
 from activities.observe import store_events
-from activities.openai_chat import ChatEndpoint, chat_body, endpoint_from_environment
+from activities.openai_chat import chat_body
 from activities.prices import cost_microusd
 from activities.runtime import Call, Heartbeats, JobFacts, Runtime
-from activities.transcript import PRIVATE, Transcript
+from activities.transcript import NOTE, PRIVATE, Transcript
 from loom_dsl.context import estimate_tokens
 from loom_dsl.errors import Aborted, ModelProtocolError, ToolError, ToolValidationError
 from loom_dsl.messages import render, unique_calls
@@ -63,7 +63,6 @@ class Model:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
-        self._endpoints: dict[str, tuple[ChatEndpoint, str]] = {}
         self._tool_specs: dict[tuple[str, ...], str] = {}
 
     @activity.defn(name="loom.model.call")
@@ -80,7 +79,7 @@ class Model:
         if stored is not None:
             return self._result(facts, *stored)
         body = await self._body(call, facts)
-        endpoint, _ = self._endpoint(facts.agent.model)
+        endpoint, _ = self._runtime.endpoint(facts.agent.model)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
         async with Heartbeats():
             reply = await endpoint.stream(body, on_text=deltas.add, headers={"x-loom-run": call.job})
@@ -127,8 +126,8 @@ class Model:
         messages = await self._transcript.messages(call.session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
         for start, end in context["ranges"]:
-            texts += [text for text, _, _ in messages[start:end] if text]
-        _, name = self._endpoint(facts.agent.model)
+            texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
+        _, name = self._runtime.endpoint(facts.agent.model)
         return chat_body(texts, model=name, tools_json=self._specs(facts), parameters=facts.agent.parameters)
 
     def _specs(self, facts: JobFacts) -> str:
@@ -136,11 +135,6 @@ class Model:
         if names not in self._tool_specs:
             self._tool_specs[names] = tool_specs(self._runtime.registry, facts.agent)
         return self._tool_specs[names]
-
-    def _endpoint(self, model: str) -> tuple[ChatEndpoint, str]:
-        if model not in self._endpoints:
-            self._endpoints[model] = endpoint_from_environment(model, self._runtime.environment)
-        return self._endpoints[model]
 
     def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
         kept = head[PRIVATE]

@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.openai_chat import ChatEndpoint, endpoint_from_environment
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
 from loom_dsl.errors import NotFoundError, PermissionDenied
@@ -86,6 +87,7 @@ class Runtime:
     secrets: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     _facts: OrderedDict[str, JobFacts] = field(default_factory=OrderedDict)
+    _endpoints: dict[str, tuple[ChatEndpoint, str]] = field(default_factory=dict)
 
     async def facts(self, job: str) -> JobFacts:
         """Give what is fixed for a job.
@@ -110,6 +112,22 @@ class Runtime:
         if len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)
         return facts
+
+    def endpoint(self, model: str) -> tuple[ChatEndpoint, str]:
+        """Give where a model is asked, and what it is called there. The connection is kept for all jobs.
+
+        Raises:
+            ConfigurationError: The environment does not say where.
+        """
+        if model not in self._endpoints:
+            self._endpoints[model] = endpoint_from_environment(model, self.environment)
+        return self._endpoints[model]
+
+    async def close(self) -> None:
+        """Close the connections to models."""
+        endpoints, self._endpoints = self._endpoints, {}
+        for endpoint, _ in endpoints.values():
+            await endpoint.aclose()
 
 
 def _is_below(path: Path, root: Path) -> bool:

@@ -15,7 +15,8 @@ MOST_BYTES = 64 * 1024 * 1024
 """Characters of rendered messages that are kept in memory."""
 
 Message = tuple[str, int, str]
-"""A message as JSON, its estimated tokens and its role; all empty for a note."""
+"""A message as JSON, its estimated tokens and its role; for a note its text, 0 and ``note:`` with its name."""
+NOTE = "note:"
 
 
 class Transcript:
@@ -64,7 +65,7 @@ class Transcript:
 def rendered(head: dict[str, Any], content: str | None, kind: str = "message") -> Message:
     """Write one entry as the model reads it."""
     if kind != "message":
-        return "", 0, ""
+        return content or "", 0, f"{NOTE}{head.get('note', '')}"
     text = render({key: value for key, value in head.items() if key != PRIVATE}, content)
     return text, estimate_tokens(text) + 4, head["role"]
 

@@ -18,14 +18,19 @@ from loom_dsl.agent import Agent, call_name
 from loom_dsl.compile import compile_agent
 from loom_dsl.errors import ConflictError, DocumentError, NotFoundError, UserError
 from loom_dsl.machine_state import MachineState
+from loom_dsl.messages import PROJECT_CONTEXT
 from loom_dsl.plan import ENGINE, Plan, PlanText
 from loom_dsl.run import RunInput, allowed_tools, effective_limits, unknown_tools
-from loom_dsl.turn import TurnState
+from loom_dsl.turn import TurnState, turn_id
 from loom_store.rows import NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 WORKFLOW = "loom.graph"
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
+"""Files of a project that tell an agent how to work in it."""
+LARGEST_INSTRUCTIONS = 32 * 1024
+"""Bytes of one such file that are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,9 @@ class _Start:
     agent: Agent
     run: RunInput
     workdir: str
+    turn_state: TurnState | None
     steps: int | None
+    context: str
 
 
 class Loom:
@@ -60,6 +67,7 @@ class Loom:
         workdir: str | Path | None = None,
         job: str | None = None,
         session: str | None = None,
+        turn_state: TurnState | None = None,
         steps: int | None = None,
     ) -> Job:
         """Start a job. The same id again is the same job.
@@ -70,6 +78,7 @@ class Loom:
             workdir: Directory that file tools are confined to; the current one when absent.
             job: The job's id; a fresh one when absent.
             session: Conversation to go on with; a new one when absent.
+            turn_state: Where the recursion goes on: number, limit and metadata of its first turn.
             steps: For tests: continue as new after so many activities, also in the middle of a turn.
 
         Raises:
@@ -90,7 +99,9 @@ class Loom:
             agent=merged,
             run=run,
             workdir=str(place),
+            turn_state=turn_state,
             steps=steps,
+            context=project_context(place),
         )
         entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
         await self._start_workflow(chosen, entries)
@@ -159,18 +170,13 @@ class Loom:
         )
         tx.acquire_lease(start.session, start.job)
         entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
+        if start.context:
+            note = {"note": PROJECT_CONTEXT}
+            entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))
         return tx.append_entries(start.session, f"{start.job}/input", entries).end
 
     async def _start_workflow(self, start: _Start, entries: int) -> None:
-        metadata = {"correlation_id": start.run.context.correlation_id} if start.run.context else None
-        turn = TurnState.initial(
-            start.job,
-            max_iterations=start.agent.limits.max_iterations,
-            session_id=start.session,
-            entries=entries,
-            metadata=metadata,
-        )
-        envelope: dict[str, Any] = {"engine": ENGINE, "state": MachineState(turn=turn).to_json()}
+        envelope: dict[str, Any] = {"engine": ENGINE, "state": MachineState(turn=_first_turn(start, entries)).to_json()}
         if start.steps:
             envelope["steps"] = start.steps
         try:
@@ -186,6 +192,43 @@ class Loom:
             raise ConflictError(f"job {start.job!r} has ended on the server; take another id") from None
         except temporalio.service.RPCError as error:
             raise UserError(f"the server does not take the job: {error.message}") from None
+
+
+def _first_turn(start: _Start, entries: int) -> TurnState:
+    metadata: dict[str, Any] = {}
+    if start.run.context:
+        metadata["correlation_id"] = start.run.context.correlation_id
+    first = TurnState.initial(
+        start.job,
+        max_iterations=start.agent.limits.max_iterations,
+        session_id=start.session,
+        entries=entries,
+        metadata=metadata,
+    )
+    given = start.turn_state
+    if given is None:
+        return first
+    changes = {
+        "turn_counter": given.turn_counter,
+        "turn_id": turn_id(start.job, given.turn_counter),
+        "parent_turn_id": given.parent_turn_id,
+        "max_iterations": given.max_iterations,
+        "metadata": {**given.metadata, **metadata},
+    }
+    return first.model_copy(update=changes)
+
+
+def project_context(place: Path) -> str:
+    """Give the texts of a project's instruction files, each under its name; empty when there are none."""
+    parts = []
+    for name in INSTRUCTION_FILES:
+        try:
+            text = (place / name).read_bytes()[:LARGEST_INSTRUCTIONS].decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if text:
+            parts.append(f"{name}:\n{text}")
+    return "\n\n".join(parts)
 
 
 def working_directory(path: str | Path) -> Path:

@@ -12,6 +12,8 @@ from typing import Any
 Head = dict[str, Any]
 """A message in the Chat-Completions form, perhaps without its content."""
 
+PROJECT_CONTEXT = "project_context"
+"""Name of the note that holds the project's own instructions; it becomes part of the system message."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 CANCELLED = "cancelled: the job was ended before this call had a result. If it had begun, its effect is not known."
 """What the model reads of a call that has no result of its own."""
