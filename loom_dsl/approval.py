@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from loom_dsl.canonical import canonical_json, digest
 
@@ -45,7 +45,7 @@ class Control(BaseModel):
     op: Literal["pause", "resume", "abort", "inject"]
     """What to do."""
     id: str = Field(default="", max_length=100)
-    """Sent twice with one id, it counts once."""
+    """Sent twice with one id, it counts once. Ids that start with ``~`` are Loom's own."""
     by: str = Field(default="", max_length=200)
     """Who says so."""
     reason: str = Field(default="", max_length=2_000)
@@ -56,6 +56,13 @@ class Control(BaseModel):
     """With ``inject``: digest of the message in the store, in place of the text."""
     when: Literal["asap", "when_idle"] = "asap"
     """With ``inject``: before the next model call, or when the agent would finish."""
+
+    @field_validator("id")
+    @classmethod
+    def _not_ours(cls, value: str) -> str:
+        if value.startswith("~"):
+            raise ValueError("an id cannot start with `~`")
+        return value
 
 
 def problem_of(error: ValidationError) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from loom_dsl.agent import Agent
 from loom_dsl.document import Document, load_document, validate_model
 from loom_dsl.errors import Diagnostic, DocumentError
-from loom_dsl.expr import ROOTS
-from loom_dsl.graph import Activity, End, Fail, Graph, Map, Node, Recurse
+from loom_dsl.graph import Activity, Approval, End, Fail, Graph, Map, Node, Recurse
 from loom_dsl.library import NAMES, shipped
 from loom_dsl.plan import Plan
 
 Place = tuple[str | int, ...]
+Finding = tuple[str, str, Place, str]
+"""Code, message, place in the document, and advice."""
 
 
 def compile_agent(agent: Agent) -> Plan:
@@ -50,7 +51,7 @@ def _reached(graph: Graph, library: Mapping[str, Graph]) -> set[str]:
     return found
 
 
-def check_graph(graph: Graph, library: Mapping[str, Graph]) -> Iterator[tuple[str, str, Place, str]]:
+def check_graph(graph: Graph, library: Mapping[str, Graph]) -> Iterator[Finding]:
     """Check one graph: code, message, place in the document and advice of every finding."""
     if graph.start not in graph.nodes:
         yield "L101", f"start is `{graph.start}`, which is not a node", ("start",), _did_you_mean(graph.start, graph)
@@ -68,7 +69,7 @@ def check_graph(graph: Graph, library: Mapping[str, Graph]) -> Iterator[tuple[st
             yield "L104", f"nothing leads to `{key}`", ("nodes", key), "lead an edge to it or remove it"
 
 
-def _check_node(key: str, node: Node, library: Mapping[str, Graph]) -> Iterator[tuple[str, str, Place, str]]:
+def _check_node(key: str, node: Node, library: Mapping[str, Graph]) -> Iterator[Finding]:
     ends = isinstance(node, (End, Fail, Recurse))
     if not ends and not node.next.targets():
         yield "L105", f"`{key}` leads nowhere", ("nodes", key), "give it a `next`, or make it an `end`"
@@ -84,7 +85,19 @@ def _check_node(key: str, node: Node, library: Mapping[str, Graph]) -> Iterator[
         fix = f"did you mean `{near[0]}`?" if near else f"known graphs: {', '.join(sorted(library))}"
         yield "L102", f"`{key}` runs the graph `{node.map.do}`, which is not known", ("nodes", key, "map", "do"), fix
     if isinstance(node, Activity) and not node.activity.strip():
-        yield "L150", f"`{key}` names no activity", ("nodes", key, "activity"), f"roots: {', '.join(sorted(ROOTS))}"
+        yield "L150", f"`{key}` names no activity", ("nodes", key, "activity"), "give the registered name of one"
+    yield from _check_waiting(key, node)
+
+
+def _check_waiting(key: str, node: Node) -> Iterator[Finding]:
+    if node.deadline is not None and not isinstance(node, Approval):
+        fix = "an activity has a `timeout`" if isinstance(node, Activity) else "remove it"
+        yield "L146", f"`{key}` has a deadline, but only an approval waits for one", ("nodes", key, "deadline"), fix
+    if node.exhausted is not None and node.max_visits is None:
+        place: Place = ("nodes", key, "exhausted")
+        yield "L147", f"`{key}` says where to go when it is exhausted, but not when it is", place, "add `max_visits`"
+    if isinstance(node, (End, Fail, Recurse)) and node.next.targets():
+        yield "L105", f"`{key}` ends the graph, so its `next` is never taken", ("nodes", key, "next"), "remove it"
 
 
 def _did_you_mean(name: str, graph: Graph) -> str:

@@ -14,6 +14,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import compile_expression
 from loom_dsl.states import RunState
 from loom_dsl.template import compile_template
+from loom_dsl.writes import FIELDS
 
 MAX_WINDOW = 1_000
 """More pending activities than 2,000 wedge a Temporal workflow for ever, so a map's window stays well below."""
@@ -79,6 +80,12 @@ class Next(Part):
             return {"first": value}
         return value
 
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Next":
+        if self.first and self.all:
+            raise ValueError("`first` takes one edge and `all` takes every one; give one of them")
+        return self
+
     def targets(self) -> tuple[str, ...]:
         """Every node that can follow."""
         return tuple(edge.to for edge in self.first) + self.all
@@ -127,7 +134,7 @@ class Node(Part):
     write: dict[str, Any] = Field(default_factory=dict)
     """State fields set from the result; the field's reducer combines the values."""
     max_visits: Annotated[int | None, Field(ge=1)] = None
-    """Most entries into this node in one turn."""
+    """Most entries into this node in one turn; one more fails with the code ``max_visits``, or goes to `exhausted`."""
     exhausted: str | None = None
     """Where a token goes that would enter once more."""
     deadline: Deadline | None = None
@@ -140,6 +147,22 @@ class Node(Part):
     """One sentence for people."""
 
     _mappings = field_validator("write", "emit")(_mapping)
+
+    @field_validator("write")
+    @classmethod
+    def _known_fields(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name not in FIELDS:
+                raise ValueError(f"a turn has no `{name}` that a node may write; it has {', '.join(sorted(FIELDS))}")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind(cls, value: Any) -> Any:
+        kinds = [kind for kind in NODE_KINDS if isinstance(value, dict) and kind in value]
+        if len(kinds) > 1:
+            raise ValueError(f"a node is one thing, and this one is {' and '.join(f'`{kind}`' for kind in kinds)}")
+        return value
 
     def targets(self) -> tuple[str, ...]:
         """Every node that can follow this one, by whatever edge."""

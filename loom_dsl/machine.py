@@ -10,13 +10,9 @@ from loom_dsl.commands import (
     ActivityDone,
     ActivityFailed,
     Answer,
-    CancelActivity,
-    CancelTimer,
     Command,
     Drain,
     Drained,
-    Failure,
-    Finish,
     Input,
     Proceed,
     RunActivity,
@@ -26,18 +22,27 @@ from loom_dsl.commands import (
     TimerFired,
 )
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph import Node
-from loom_dsl.machine_nodes import ENTER, admitted, map_item_done, map_item_failed
-from loom_dsl.machine_state import MAPPING, READY, RUNNING, WAITING, Frame, MachineState, Token
+from loom_dsl.graph import Node, Recurse
+from loom_dsl.machine_ends import (
+    MOST_DECIDED,
+    drop,
+    drop_frame,
+    end,
+    flush,
+    place_abort,
+    place_ending,
+)
+from loom_dsl.machine_maps import admitted, doomed_is_gone, map_item_done, map_item_failed
+from loom_dsl.machine_nodes import ENTER
+from loom_dsl.machine_state import READY, RUNNING, WAITING, Frame, MachineState, Token
 from loom_dsl.plan import Plan, condition
 from loom_dsl.scope import names_at
 from loom_dsl.states import TRANSITIONS, RunState
 from loom_dsl.steering import deadline_passed, late_check_done, receive
-from loom_dsl.turn import Usage
+from loom_dsl.writes import written
 
 MOST_STEPS = 10_000
 """Nodes entered for one input. A graph that needs more goes round in circles without doing anything."""
-FLUSH = "loom.events.flush"
 
 
 class Machine:
@@ -124,8 +129,7 @@ class Machine:
     def complete(self, token: Token, result: Any) -> None:
         """The token's node gave its result: write it, and go on."""
         node = self.node(token)
-        self.state.frames[token.frame].outputs[token.node] = result
-        token.source, token.value = token.node, None
+        self.set_output(token, result)
         try:
             self._write(token, node)
             self.move(token, self._ways_out(token, node))
@@ -150,16 +154,22 @@ class Machine:
             self._frame_may_end(token.frame)
 
     def place(self, frame_key: str, target: str, source: str = "", value: Any = None) -> None:
-        """Put a new token before a node, unless the node has been entered often enough."""
-        frame = self.state.frames[frame_key]
-        node = self.plan.node(frame.graph, target)
-        visit = frame.visits.get(target, 0) + 1
-        if node.max_visits is not None and visit > node.max_visits and node.exhausted:
-            return self.place(frame_key, node.exhausted, source, value)
+        """Put a new token before a node, or where that one sends it when it has been entered often enough."""
+        frame, full = self.state.frames[frame_key], set[str]()
+        while True:
+            node = self.plan.node(frame.graph, target)
+            visit = frame.visits.get(target, 0) + 1
+            if node.max_visits is None or visit <= node.max_visits:
+                break
+            full.add(target)
+            if node.exhausted is None or node.exhausted in full:
+                break
+            target = node.exhausted
         frame.visits[target] = visit
         at = f"{frame_key}/{target}#{visit}" if frame_key else f"{target}#{visit}"
         self.state.tokens[at] = Token(at, frame_key, target, source=source, value=value)
-        return None
+        if target in full:
+            self.state.tokens[at].data["full"] = node.max_visits
 
     def fail_node(self, token: Token, code: str, message: str) -> None:
         """The token's node failed: take the way that `catch` gives, or fail what contains it."""
@@ -170,7 +180,7 @@ class Machine:
             return self.move(token, [target], value={"ok": False, "code": code, "message": message})
         frame = self.state.frames[token.frame]
         if not frame.parent:
-            return self.end(["fail", code, message, None])
+            return end(self, ["fail", code, message, None])
         self.state.tokens.pop(token.at, None)
         return map_item_failed(self, self.state.tokens[frame.parent], code, message)
 
@@ -178,41 +188,34 @@ class Machine:
         """The token reached an end: its frame is done."""
         frame = self.state.frames[token.frame]
         if not frame.parent:
-            return self.end(["finish", result])
+            return end(self, ["finish", result])
         self.state.tokens.pop(token.at, None)
-        self.drop_frame(token.frame)
+        drop_frame(self, token.frame)
         return map_item_done(self, self.state.tokens[frame.parent], frame.index, result)
 
-    def end(self, ending: list[Any]) -> None:
-        """End the job as soon as nothing is in flight and the last events are stored."""
-        if self.state.ending is None:
-            self.state.ending = ending
-            for token in list(self.state.tokens.values()):
-                self.drop(token)
+    def close_approval(self, token: Token, **decision: Any) -> None:
+        """An approval needs no decision any more; tell how it ended, and know it when another decision comes."""
+        self.state.decided = [*self.state.decided, token.data["id"]][-MOST_DECIDED:]
+        self.emit("approval_decided", approval_id=token.data["id"], **decision)
 
-    def drop(self, token: Token) -> None:
-        """Take a token away; one with an activity in flight goes when that has reported."""
-        if token.status == RUNNING:
-            if not token.doomed:
-                token.doomed = True
-                self.command(CancelActivity(at=token.at))
-            return
-        if token.status == WAITING:
-            self.command(CancelTimer(at=token.at))
-            self.emit("approval_decided", approval_id=token.data["id"], choice="cancelled")
-        self.state.tokens.pop(token.at, None)
+    def set_output(self, token: Token, result: Any) -> None:
+        """Write the result of a token's node. Who still has the node's earlier result before them keeps that one."""
+        outputs = self.state.frames[token.frame].outputs
+        for other in self.state.tokens.values():
+            if other is not token and other.frame == token.frame and other.source == token.node:
+                other.source, other.value = "", outputs.get(token.node)
+        outputs[token.node] = result
+        token.source, token.value = token.node, None
 
-    def drop_frame(self, key: str) -> None:
-        """Take away a frame, what runs in it, and the frames of its maps."""
-        for token in [t for t in self.state.tokens.values() if t.frame == key or t.frame.startswith(key + "/")]:
-            self.drop(token)
-        for inner in [k for k in self.state.frames if k == key or k.startswith(key + "/")]:
-            if not any(token.frame == inner for token in self.state.tokens.values()):
-                del self.state.frames[inner]
+    def leave_phase(self) -> None:
+        """Tell that the phase is over in which the last token was."""
+        if self.state.phase:
+            self.emit("phase_end", name=self.state.phase)
+            self.state.phase = ""
 
     def update_state(self) -> None:
         """Find out the run's state from where the tokens are (mission B1)."""
-        if self._between_runs():
+        if self.between_runs():
             return
         now = RunState(self.state.run_state)
         waiting = any(token.status == WAITING for token in self.state.tokens.values())
@@ -248,11 +251,12 @@ class Machine:
         token = self.state.tokens.get(at)
         if token is None or token.status != RUNNING:
             self.emit("warning", code="stray_result", message=f"a result came for {at}, where nothing runs")
-        elif token.doomed:
-            self._doomed_is_gone(token)
+            return
+        taken = set(token.data.get("taken", ()))
+        self.state.inbox = [message for message in self.state.inbox if message["id"] not in taken]
+        if token.doomed:
+            doomed_is_gone(self, token)
         else:
-            taken = set(token.data.get("taken", ()))
-            self.state.inbox = [message for message in self.state.inbox if message["id"] not in taken]
             self.complete(token, result)
 
     def _activity_failed(self, failed: ActivityFailed) -> None:
@@ -264,33 +268,29 @@ class Machine:
         if token is None or token.status != RUNNING:
             self.emit("warning", code="stray_result", message=f"a failure came for {failed.at}, where nothing runs")
         elif token.doomed:
-            self._doomed_is_gone(token)
+            doomed_is_gone(self, token)
         else:
             self.fail_node(token, failed.code, failed.message)
-
-    def _doomed_is_gone(self, token: Token) -> None:
-        del self.state.tokens[token.at]
-        for owner in [t for t in self.state.tokens.values() if t.status == MAPPING and "failed" in t.data]:
-            map_item_failed(self, owner, *owner.data["failed"])
 
     # -- after every input -------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        self._place_abort()
+        place_abort(self)
         self._advance()
         self.update_state()
-        self._place_ending()
-        self._flush()
+        place_ending(self)
+        flush(self)
         if self.draining and not self.in_flight() and not self.over and not self.at_boundary:
             self.command(Drained())
 
-    def _between_runs(self) -> bool:
+    def between_runs(self) -> bool:
+        """Whether this run is about to end, so that nothing new may be issued."""
         return self.draining or self.at_boundary
 
     def _held(self) -> bool:
         state = self.state
         return bool(
-            self._between_runs()
+            self.between_runs()
             or state.ending
             or state.paused
             or (state.abort is not None and not state.abort.get("placed"))
@@ -303,16 +303,33 @@ class Machine:
             for token in self.state.in_order():
                 if token.at not in self.state.tokens or token.status != READY or self._held():
                     continue
-                if not admitted(self, token):
+                if not self._may_enter(token):
                     continue
                 steps, moved = steps + 1, True
                 if steps > MOST_STEPS:
-                    return self.end(["fail", "endless_loop", f"over {MOST_STEPS} nodes were entered in one step", None])
+                    return end(
+                        self, ["fail", "endless_loop", f"over {MOST_STEPS} nodes were entered in one step", None]
+                    )
                 self._enter(token)
         return None
 
+    def _may_enter(self, token: Token) -> bool:
+        if isinstance(self.node(token), Recurse):
+            # The turn ends for all of it. What is in flight reports first: its name comes again in the next turn.
+            for other in self.state.in_order():
+                if other is not token:
+                    drop(self, other)
+            return not self.in_flight()
+        try:
+            return admitted(self, token)
+        except ExpressionError as error:
+            self.fail_node(token, error.code, error.message)
+            return False
+
     def _enter(self, token: Token) -> None:
         node = self.node(token)
+        if "full" in token.data:
+            return self.fail_node(token, "max_visits", f"`{token.node}` was entered over {token.data['full']} times")
         if not token.frame and node.phase and node.phase != self.state.phase:
             self._change_phase(node.phase)
         if node.state is not None:
@@ -323,11 +340,11 @@ class Machine:
                 self.emit(kind, **self.mapped(token, f"emit.{kind}", data, names))
             ENTER[node.kind](self, token, node, names)
         except ExpressionError as error:
-            self.fail_node(token, error.code, error.message)
+            return self.fail_node(token, error.code, error.message)
+        return None
 
     def _change_phase(self, phase: str) -> None:
-        if self.state.phase:
-            self.emit("phase_end", name=self.state.phase)
+        self.leave_phase()
         self.state.phase = phase
         self.emit("phase_start", name=phase)
 
@@ -345,65 +362,16 @@ class Machine:
     def _write(self, token: Token, node: Node) -> None:
         if not node.write or self.state.turn is None:
             return
-        values, turn = self.mapped(token, "write", node.write), self.state.turn
-        changes: dict[str, Any] = {}
-        for field, value in values.items():
-            old = getattr(turn, field)
-            if field == "usage":
-                changes[field] = old + Usage(**value)
-            elif field in ("model_calls", "tool_calls", "tool_rounds", "cost_microusd"):
-                changes[field] = old + value
-            else:
-                changes[field] = value
-        self.state.turn = turn.model_copy(update=changes)
+        self.state.turn = written(self.state.turn, self.mapped(token, "write", node.write))
 
     def _frame_may_end(self, key: str) -> None:
         if any(token.frame == key for token in self.state.tokens.values()):
             return
         frame = self.state.frames[key]
         if not frame.parent:
-            return self.end(["finish", None])
-        self.drop_frame(key)
+            return end(self, ["finish", None])
+        drop_frame(self, key)
         return map_item_done(self, self.state.tokens[frame.parent], frame.index, None)
-
-    def _place_abort(self) -> None:
-        abort = self.state.abort
-        if abort is None or abort.get("placed") or self.state.ending or self.in_flight() or self._between_runs():
-            return
-        abort["placed"] = True
-        self.state.tokens.clear()
-        root = self.state.frames[""]
-        self.state.frames = {"": root}
-        target = self.plan.graphs[root.graph].on_abort
-        if target:
-            self.place("", target)
-        else:
-            self.enter_state(RunState.ABORTED)
-            self.end(["finish", {"status": "aborted", "reason": abort.get("reason", "")}])
-
-    def _place_ending(self) -> None:
-        ending = self.state.ending
-        if ending is None or self.over or self.in_flight() or self._between_runs():
-            return
-        if self.state.outbox.waiting():
-            return self._issue_flush()
-        self.over = True
-        if ending[0] == "finish":
-            return self.command(Finish(result=ending[1]))
-        return self.command(Failure(code=ending[1], message=ending[2], details=ending[3]))
-
-    def _flush(self) -> None:
-        outbox = self.state.outbox
-        if self._between_runs() or self.over:
-            return
-        if (outbox.pressing() or not self.in_flight()) and outbox.waiting():
-            self._issue_flush()
-
-    def _issue_flush(self) -> None:
-        self.state.flushes += 1
-        at = f"~flush#{self.state.flushes}"
-        self.side_work[at] = None
-        self.command(RunActivity(at=at, activity=FLUSH, arguments={}, carrier="local", timeout=30.0))
 
     # -- time ----------------------------------------------------------------------------
 

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.approval import approval_id
 from loom_dsl.commands import RunActivity, StartTimer, TurnEnded
+from loom_dsl.duration import LONGEST, parse_duration
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph import Activity, Approval, Barrier, End, Fail, Map, Node, Recurse
-from loom_dsl.machine_state import MAPPING, RUNNING, WAITING, Frame, Token
-from loom_dsl.plan import condition
+from loom_dsl.graph import Activity, Approval, End, Fail, Node, Recurse
+from loom_dsl.machine_ends import end
+from loom_dsl.machine_maps import enter_map, map_item_failed
+from loom_dsl.machine_state import RUNNING, WAITING, Frame, Token
 
 if TYPE_CHECKING:
     from loom_dsl.machine import Machine
 
 ANNOUNCE = "loom.approval.announce"
 """Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
-MOST_ITEMS = 1_000
-"""Items of one map inside a workflow; more belong in child workflows."""
 
 
 def _enter_branch(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
@@ -32,7 +32,9 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
     carrier = machine.mapped(token, "carrier", node.carrier, names)
     if carrier not in ("local", "remote"):
         raise ExpressionError(f"the carrier of `{token.node}` is {carrier!r}; it can be local or remote")
-    timeout = machine.mapped(token, "timeout", node.timeout, names)
+    timeout = seconds_of(machine.mapped(token, "timeout", node.timeout, names), f"the timeout of `{token.node}`")
+    if not timeout:
+        raise ExpressionError(f"the timeout of `{token.node}` is {timeout}; it is more than nothing")
     token.status = RUNNING
     machine.command(
         RunActivity(
@@ -41,55 +43,28 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
             arguments=arguments,
             carries=node.events == "carry",
             carrier=carrier,
-            timeout=float(timeout),
+            timeout=timeout,
             heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,
             retry=(node.retry.attempts, node.retry.initial, node.retry.backoff, node.retry.longest),
         )
     )
 
 
-def _enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]) -> None:
-    items = condition(node.map.over).evaluate(names)
-    if not isinstance(items, list) or len(items) > MOST_ITEMS:
-        found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
-        raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_ITEMS}")
-    if not items:
-        return machine.complete(token, [])
-    token.status = MAPPING
-    token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0, "past": []}
-    return _fill_window(machine, token, node)
+def seconds_of(value: Any, what: str) -> float | None:
+    """Read a time that a graph computes: a number of seconds, a duration such as ``4h``, or null for never.
 
-
-def _fill_window(machine: "Machine", token: Token, node: Map) -> None:
-    data = token.data
-    while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < node.map.window:
-        index = data["next"]
-        data["next"] += 1
-        key = f"{token.at}[{index}]"
-        machine.state.frames[key] = Frame(node.map.do, parent=token.at, index=index)
-        machine.place(key, machine.plan.graphs[node.map.do].start)
-
-
-def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> None:
-    """An item of a map ended with a result."""
-    data = token.data
-    data["results"][index] = result
-    data["done"].append(index)
-    node = machine.node(token)
-    assert isinstance(node, Map)
-    if len(data["done"]) == len(data["items"]):
-        machine.complete(token, data["results"])
-    elif "failed" not in data:
-        _fill_window(machine, token, node)
-
-
-def map_item_failed(machine: "Machine", token: Token, code: str, message: str) -> None:
-    """An item of a map failed: stop the others, and fail the map when the last of them has reported."""
-    token.data.setdefault("failed", [code, message])
-    for key in [key for key, frame in machine.state.frames.items() if frame.parent == token.at]:
-        machine.drop_frame(key)
-    if not any(frame.parent == token.at for frame in machine.state.frames.values()):
-        machine.fail_node(token, *token.data["failed"])
+    Raises:
+        ExpressionError: It is something else, negative, or over ten years.
+    """
+    if value is None or value == "never":
+        return None
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ExpressionError(f"{what}: {error}") from None
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= LONGEST:
+        raise ExpressionError(f"{what} is {str(value)[:60]}; write seconds, or a duration such as 90s, 5m or 4h")
+    return float(seconds)
 
 
 def _enter_approval(machine: "Machine", token: Token, node: Approval, names: dict[str, Any]) -> None:
@@ -98,9 +73,10 @@ def _enter_approval(machine: "Machine", token: Token, node: Approval, names: dic
     name = approval_id(machine.job, turn, token.at, request)
     deadline = None
     if node.deadline is not None:
-        after = machine.mapped(token, "deadline", node.deadline.after, names)
-        if isinstance(after, (int, float)) and not isinstance(after, bool):
-            deadline = machine.state.last + max(0.0, float(after))
+        after = seconds_of(
+            machine.mapped(token, "deadline", node.deadline.after, names), f"the deadline of `{token.node}`"
+        )
+        deadline = None if after is None else machine.state.last + after
     token.status = WAITING
     token.data = {"id": name, "deadline": deadline, "request": request, "since": machine.state.last}
     machine.emit(
@@ -124,7 +100,10 @@ def _enter_recurse(machine: "Machine", token: Token, node: Recurse, names: dict[
     state = machine.state
     if state.turn is None:
         raise ExpressionError(f"`{token.node}` recurses, but this job has no turns")
+    if token.frame:
+        raise ExpressionError(f"`{token.node}` recurses inside a map; only a whole turn can")
     policy = machine.mapped(token, "policy", node.recurse.policy, names)
+    machine.leave_phase()
     state.turn = state.turn.next_turn()
     if node.recurse.idle:
         state.inbox = [{**message, "idle": False} for message in state.inbox]
@@ -152,58 +131,15 @@ def _enter_fail(machine: "Machine", token: Token, node: Fail, names: dict[str, A
         machine.state.tokens.pop(token.at, None)
         map_item_failed(machine, machine.state.tokens[frame.parent], str(code), str(message))
     else:
-        machine.end(["fail", str(code), str(message), details])
+        end(machine, ["fail", str(code), str(message), details])
 
 
 ENTER: dict[str, Callable[..., None]] = {
     "branch": _enter_branch,
     "activity": _enter_activity,
-    "map": _enter_map,
+    "map": enter_map,
     "approval": _enter_approval,
     "recurse": _enter_recurse,
     "end": _enter_end,
     "fail": _enter_fail,
 }
-
-
-def barrier_at(machine: "Machine", token: Token) -> Barrier | None:
-    """The barrier that the token stands before or runs behind: its map's, when this is the barrier's node."""
-    frame = machine.state.frames[token.frame]
-    if not frame.parent:
-        return None
-    node = machine.node(machine.state.tokens[frame.parent])
-    barrier = node.map.barrier if isinstance(node, Map) else None
-    return barrier if barrier is not None and barrier.at == token.node else None
-
-
-def admitted(machine: "Machine", token: Token) -> bool:
-    """Whether the order among a map's items lets this one go on; if so, it is past the barrier.
-
-    An item waits for every earlier one that is not done and conflicts with it. Two items conflict when one
-    of them is exclusive and their keys are equal or one of them has none.
-    """
-    barrier = barrier_at(machine, token)
-    if barrier is None:
-        return True
-    frame = machine.state.frames[token.frame]
-    owner = machine.state.tokens[frame.parent]
-    data, done = owner.data, set(owner.data["done"])
-    if frame.index in data["past"]:
-        return True
-    limit = machine.mapped(owner, "barrier.limit", barrier.limit)
-    if len([index for index in data["past"] if index not in done]) >= int(limit):
-        return False
-    exclusive, key = condition(barrier.exclusive), condition(barrier.key)
-
-    def traits(index: int) -> tuple[bool, Any]:
-        names = {"item": data["items"][index], "index": index}
-        return bool(exclusive.evaluate(names)), key.evaluate(names)
-
-    alone, own = traits(frame.index)
-    for earlier in range(frame.index):
-        if earlier not in done:
-            other_alone, other = traits(earlier)
-            if (alone or other_alone) and (own is None or other is None or own == other):
-                return False
-    data["past"].append(frame.index)
-    return True

@@ -40,8 +40,10 @@ class Token:
 
     def to_json(self) -> dict[str, Any]:
         """The token without defaults."""
-        full = {"s": self.status, "f": self.frame, "src": self.source, "val": self.value, "x": self.doomed}
-        small = {"at": self.at, "n": self.node, **{key: value for key, value in full.items() if value}}
+        full = {"s": self.status, "f": self.frame, "src": self.source, "x": self.doomed}
+        small: dict[str, Any] = {"at": self.at, "n": self.node, **{key: value for key, value in full.items() if value}}
+        if self.value is not None:  # an empty list or false is a result too
+            small["val"] = self.value
         return {**small, "d": self.data} if self.data else small
 
     @classmethod

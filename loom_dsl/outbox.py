@@ -59,7 +59,9 @@ class Outbox:
 
     def pressing(self) -> bool:
         """Whether an observer waits for something in here."""
-        return any(event["t"] in URGENT for event in self.open)
+        taken = {sequence for sequences in self.attached.values() for sequence in sequences}
+        sealed = (event for sequence, events in self.batches if sequence not in taken for event in events)
+        return any(event["t"] in URGENT for events in (self.open, sealed) for event in events)
 
     def to_json(self) -> dict[str, Any]:
         """The outbox without what is empty."""

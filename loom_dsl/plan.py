@@ -83,11 +83,15 @@ def _in_seconds(agent: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _load(text: str) -> Plan:
-    raw = json.loads(text)
-    if raw.get("engine") != ENGINE:
-        raise PlanError(f"the plan is for engine {raw.get('engine')}; this worker has engine {ENGINE}")
-    graphs = {name: Graph.model_validate(graph) for name, graph in raw["graphs"].items()}
-    plan = Plan(raw["root"], graphs, raw["agent"])
+    try:
+        raw = json.loads(text)
+        engine = raw["engine"]
+        if engine != ENGINE:
+            raise PlanError(f"the plan is for engine {engine}; this worker has engine {ENGINE}")
+        graphs = {name: Graph.model_validate(graph) for name, graph in raw["graphs"].items()}
+        plan = Plan(raw["root"], graphs, raw["agent"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise PlanError("the text is not a plan") from None
     if plan.text != text:
         raise PlanError("the plan's text is not in normal form, so its hash would not name it")
     return plan

@@ -4,6 +4,7 @@ The handlers are functions in place of activities. Time passes only when nothing
 clock jumps to the next deadline.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,6 +84,8 @@ class Simulation:
         self.work: list[RunActivity] = []
         self._steps = 0
         self._sequences: set[int] = set()
+        self._inputs: list[Input] = []
+        self._feeding = False
         self._feed(Started(now=start))
 
     def signal(self, name: str, payload: Any, *, answer_to: str | None = None, problem: str = "") -> None:
@@ -119,6 +122,8 @@ class Simulation:
         self._store(command.events)
         turn = self.machine.state.turn.turn_counter if self.machine.state.turn else 0
         happened: Input
+        if command.activity not in self.handlers:
+            raise PlanError(f"the simulation has no handler for {command.activity}")
         try:
             result = self.handlers[command.activity](command)
             happened = ActivityDone(now=self.now, at=command.at, result=result)
@@ -139,24 +144,31 @@ class Simulation:
                 self._sequences.add(sequence)
                 self.outcome.events += events
 
-    def _feed(self, happened: Input) -> None:
-        for command in self.machine.feed(happened):
-            self._obey(command)
+    def _feed(self, *happened: Input) -> None:
+        """Take inputs one after the other: what follows from a command waits until all of them are obeyed."""
+        self._inputs += happened
+        if self._feeding:
+            return
+        self._feeding = True
+        try:
+            while self._inputs:
+                for command in self.machine.feed(self._inputs.pop(0)):
+                    self._obey(command)
+        finally:
+            self._feeding = False
 
     def _obey(self, command: Any) -> None:
         match command:
             case RunActivity():
                 self.work.append(command)
             case CancelActivity(at=at):
-                self.work = [work for work in self.work if work.at != at]
-                failed = ActivityFailed(now=self.now, at=at, code="cancelled", message="cancelled", cancelled=True)
-                self._feed(failed)
+                self._cancel(at)
             case StartTimer(at=at, when=when):
                 self.timers[at] = when
             case CancelTimer(at=at):
                 self.timers.pop(at, None)
             case TurnEnded():
-                self._continue_as_new() if self.steps_per_run else self._feed(Proceed(now=self.now))
+                self._continue_as_new() if self.steps_per_run else self._inputs.insert(0, Proceed(now=self.now))
             case Drained():
                 self._continue_as_new()
             case Answer(to=to, verdict=verdict):
@@ -166,12 +178,23 @@ class Simulation:
             case Failure():
                 self.outcome.failure, self.outcome.over = command, True
 
-    def _continue_as_new(self) -> None:
-        import json
+    def _cancel(self, at: str) -> None:
+        if any(work.at == at for work in self.work):
+            self.work = [work for work in self.work if work.at != at]
+            failed = ActivityFailed(now=self.now, at=at, code="cancelled", message="cancelled", cancelled=True)
+            self._inputs.append(failed)
 
+    def _continue_as_new(self) -> None:
+        """Go through JSON, as a workflow does between two runs.
+
+        Raises:
+            PlanError: Something is in flight: its result would be lost.
+        """
+        if self.work:
+            raise PlanError(f"the machine wants to continue as new while {self.work[0].at} is in flight")
         raw = json.loads(canonical_json(self.machine.state.to_json()))
         self.machine = Machine(self.plan, MachineState.from_json(raw), self.job)
         self.outcome.runs += 1
         self._steps = 0
         self.timers.clear()
-        self._feed(Started(now=self.now))
+        self._inputs.insert(0, Started(now=self.now))

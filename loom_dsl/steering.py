@@ -12,6 +12,7 @@ from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.commands import CancelTimer, RunActivity, SignalReceived
 from loom_dsl.errors import PlanError
 from loom_dsl.graph import Approval
+from loom_dsl.machine_ends import drop_all
 from loom_dsl.machine_state import WAITING, Token
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 DECISION, CONTROL, EVENT = "loom.decision", "loom.control", "loom.event"
 MOST_SEEN = 100
 MOST_WAITING = 50
+MOST_TEXT_WAITING = 128 * 1024
+"""Bytes of waiting messages after which no more are taken: they travel through every continue-as-new."""
 LARGEST_PAYLOAD = 64 * 1024
 """Bytes of a signal's JSON. Larger ones are refused; a large message goes to the store and is sent as a reference."""
 
@@ -77,16 +80,14 @@ def _decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> N
 
 def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None:
     """The decision counts: tell it, remember it, and let the token go on."""
-    name = token.data["id"]
     if decision.remember == "job" and machine.state.turn is not None:
         rules = (token.data.get("request") or {}).get("rules") or []
         if rules and decision.choice == "approve":
             _remember(machine, [str(rule) for rule in rules])
-    machine.state.decided = [*machine.state.decided, name][-MOST_SEEN:]
     result: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message}
     if decision.edited_arguments is not None:
         result["edited"] = decision.edited_arguments
-    machine.emit("approval_decided", approval_id=name, choice=decision.choice, by=decision.by, message=decision.message)
+    machine.close_approval(token, choice=decision.choice, by=decision.by, message=decision.message)
     machine.command(CancelTimer(at=token.at))
     machine.complete(token, result)
 
@@ -118,7 +119,7 @@ def late_check_done(machine: "Machine", at: str | None, result: Any) -> None:
     if token is None or token.status != WAITING:
         return
     payload = token.data.pop("checking")
-    sent = (result or {}).get("sent")
+    sent = result.get("sent") if isinstance(result, dict) else None
     if isinstance(sent, (int, float)) and sent <= token.data["deadline"]:
         return apply_decision(machine, token, Decision.model_validate(payload))
     _late(machine, token, SignalReceived(now=machine.state.last, name=DECISION, payload=payload))
@@ -141,11 +142,9 @@ def deadline_passed(machine: "Machine", at: str) -> None:
         return
     node = machine.node(token)
     assert node.deadline is not None
-    machine.state.decided = [*machine.state.decided, token.data["id"]][-MOST_SEEN:]
     expired = {"choice": "expired", "by": "", "message": "nobody decided in time"}
-    machine.emit("approval_decided", approval_id=token.data["id"], **expired)
-    machine.state.frames[token.frame].outputs[token.node] = expired
-    token.source = token.node
+    machine.close_approval(token, **expired)
+    machine.set_output(token, expired)
     machine.move(token, [node.deadline.to])
 
 
@@ -156,8 +155,9 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
     if control.op == "inject":
         if not control.text and not control.ref:
             return _refuse(machine, signal, "invalid", "inject needs a text or a ref")
-        if len(state.inbox) >= MOST_WAITING:
-            return _refuse(machine, signal, "full", f"{MOST_WAITING} messages wait already; none was dropped")
+        size = sum(len(message.get("text", "")) for message in state.inbox) + len(control.text)
+        if len(state.inbox) >= MOST_WAITING or size > LARGEST_PAYLOAD:
+            return _refuse(machine, signal, "full", "too many messages wait already; none of them was dropped")
     if control.id:
         state.seen = [*state.seen, control.id][-MOST_SEEN:]
     machine.emit("control", op=control.op, by=control.by, reason=control.reason)
@@ -174,7 +174,7 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
 
 def _inject(machine: "Machine", control: Control) -> None:
     state = machine.state
-    message: dict[str, Any] = {"id": control.id or f"m{state.outbox.sequence + len(state.outbox.open)}"}
+    message: dict[str, Any] = {"id": control.id or f"~{state.outbox.sequence + len(state.outbox.open)}"}
     message.update({"ref": control.ref} if control.ref else {"text": control.text})
     if control.when == "when_idle":
         message["idle"] = True
@@ -188,5 +188,4 @@ def _abort(machine: "Machine", control: Control) -> None:
     reason = control.reason or (f"aborted by {control.by}" if control.by else "aborted")
     state.abort = {"by": control.by, "reason": reason}
     state.paused = None
-    for token in list(state.tokens.values()):
-        machine.drop(token)
+    drop_all(machine)

@@ -174,6 +174,14 @@ class TurnState(BaseModel):
         """
         return self._replace({"remembered": tuple(dict.fromkeys((*self.remembered, *rules)))})
 
+    def replace(self, **changes: Any) -> Self:
+        """Give the same turn with other values in these fields.
+
+        Raises:
+            PlanError: A change names something that is not a field, or has a value that does not fit.
+        """
+        return self._replace(changes)
+
     def _replace(self, changes: Mapping[str, Any]) -> Self:
         values = {name: getattr(self, name) for name in type(self).model_fields}
         try:
