@@ -115,6 +115,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             if ready:
                 print(ready, flush=True)
             await stop.wait()
+        await runtime.close()
 
 
 def main() -> None:

@@ -65,6 +65,7 @@ class GraphWorkflow:
         self._answers: dict[str, dict[str, str]] = {}
         self._slots = 0
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()
         self._leaving = False
         self._finished: Finish | Failure | None = None
         self._done = 0
@@ -137,9 +138,9 @@ class GraphWorkflow:
             case StartTimer(at=at, when=when):
                 self._tasks["timer:" + at] = asyncio.create_task(self._timer(at, when))
             case CancelActivity(at=at):
-                self._cancel(at)
+                self._cancel_activity(at)
             case CancelTimer(at=at):
-                self._cancel("timer:" + at)
+                self._cancel_timer(at)
             case TurnEnded(policy=policy):
                 if self._should_leave(policy):
                     self._leaving = True
@@ -152,8 +153,19 @@ class GraphWorkflow:
             case Finish() | Failure():
                 self._finished = command
 
-    def _cancel(self, name: str) -> None:
-        task = self._tasks.get(name)
+    def _cancel_activity(self, at: str) -> None:
+        task = self._tasks.get(at)
+        if task is None:
+            return
+        task.cancel()
+        if at not in self._begun:
+            # A task that is cancelled before its first step never takes one, so it cannot report.
+            del self._tasks[at]
+            now = workflow.time()
+            self._queue.append(ActivityFailed(now=now, at=at, code="cancelled", message="cancelled", cancelled=True))
+
+    def _cancel_timer(self, at: str) -> None:
+        task = self._tasks.pop("timer:" + at, None)
         if task is not None:
             task.cancel()
 
@@ -187,6 +199,7 @@ class GraphWorkflow:
 
     async def _activity(self, command: RunActivity) -> None:
         at = command.at
+        self._begun.add(at)
         try:
             result = await self._run_carrier(command)
             self._queue.append(ActivityDone(now=workflow.time(), at=at, result=result))
@@ -198,6 +211,7 @@ class GraphWorkflow:
             )
         finally:
             self._tasks.pop(at, None)
+            self._begun.discard(at)
         self._done += 1
         self._drain_if_large()
 
