@@ -77,6 +77,7 @@ class House:
         runtime = Runtime(self.loom.store, registry, self.folder, environment=environment)
         async with make_worker(self.loom.client, runtime, self.settings.task_queue, **options):
             yield
+        await runtime.close()
 
     async def approval(self, job: Job, index: int = 0) -> str:
         """Wait for the job's approval request with this number, and give its id."""

@@ -1,14 +1,14 @@
 """A world outside Loom: tools whose effects can be counted, and that wait while the test wants them to.
 
-Everything is in the job's working directory: `ledger` has one line for each effect, `begun` one for each attempt, and as
-long as `hold` exists, the tools that can wait do so after their effect.
+Everything is in the job's working directory: `ledger` has one line for each effect, `begun` one for each attempt, and
+as long as `hold` exists, the tools that can wait do so after their effect.
 """
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,5 @@ def post(text: str, context: ToolContext) -> str:
     return _act(context, text)
 
 
-ALL: tuple[Callable[..., Any] | Any, ...] = (send, register, put, look, linger, post)
-REFERENCES = tuple(f"tests.support.external:{each.name}" for each in ALL)
-NAMES = tuple(each.name for each in ALL)
+NAMES = ("send", "register", "put", "look", "linger", "post")
+REFERENCES = tuple(f"{__name__}:{name}" for name in NAMES)

@@ -61,7 +61,7 @@ class WorkerProcess:
         command = [sys.executable, "-m", "tests.support.worker_process", json.dumps(self._options)]
         with self.log.open("ab") as log:
             # The guardian ends the worker when this process lets go of its input, in whatever way.
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
                 [sys.executable, "-I", "-S", guardian.__file__, *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
