@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from loom_client.doctor.check import Check, Status
@@ -44,18 +45,14 @@ def _store_file(path: Path) -> Check:
 
 def _revision_when_locked(path: Path) -> str | None:
     """Take the write lock for a moment, as every writer must, and read which release's tables the file has."""
-    with sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None) as opened:
-        try:
-            opened.execute("BEGIN IMMEDIATE")
-            tables = {name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if "loom_version" not in tables:
-                return "" if tables else None
-            row = opened.execute("SELECT version_num FROM loom_version").fetchone()
-            return str(row[0]) if row else None
-        finally:
-            if opened.in_transaction:
-                opened.execute("ROLLBACK")
-            opened.close()
+    address = f"{path.as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as opened:
+        opened.execute("BEGIN IMMEDIATE")  # closing undoes it
+        tables = {name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "loom_version" not in tables:
+            return "" if tables else None
+        row = opened.execute("SELECT version_num FROM loom_version").fetchone()
+        return str(row[0]) if row else None
 
 
 def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
