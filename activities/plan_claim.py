@@ -43,11 +43,32 @@ class _PlanConverter(EncodingPayloadConverter):
         return PlanText(payload.data.decode())
 
 
+class PlanNotHere(RuntimeError):
+    """The store does not hold a job's plan. Not a LoomError: it must not end the job, only keep this worker from it."""
+
+
+class _UnredeemedConverter(EncodingPayloadConverter):
+    @property
+    def encoding(self) -> str:
+        return CLAIM
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        claim = payload.data[:200].decode("utf-8", "replace")
+        raise PlanNotHere(
+            f"this worker's store does not hold the plan {claim}; start the worker with the store of the job's client"
+        )
+
+
 class LoomPayloadConverter(CompositePayloadConverter):
     """The default JSON converter, and plans."""
 
     def __init__(self) -> None:
-        super().__init__(_PlanConverter(), *DefaultPayloadConverter.default_encoding_payload_converters)
+        super().__init__(
+            _PlanConverter(), _UnredeemedConverter(), *DefaultPayloadConverter.default_encoding_payload_converters
+        )
 
 
 class PlanClaims(PayloadCodec):
@@ -64,8 +85,8 @@ class PlanClaims(PayloadCodec):
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Replace claims by plans.
 
-        Raises:
-            BlobMissing: This worker's store does not hold the plan: it is not the store that the job was started with.
+        A claim that cannot be redeemed stays as it is. Anybody can write one into a signal, which then is refused like
+        any other; as the input of a job it cannot be converted, so the job waits for a worker that has the plan.
         """
         return [await self._redeem(p) if p.metadata.get("encoding") == CLAIM.encode() else p for p in payloads]
 
@@ -77,12 +98,15 @@ class PlanClaims(PayloadCodec):
         return Payload(metadata={"encoding": CLAIM.encode()}, data=json.dumps({"plan": name}).encode())
 
     async def _redeem(self, payload: Payload) -> Payload:
-        name = json.loads(payload.data)["plan"]
-        if name not in self._kept:
-            data = await self._store.read(lambda tx: tx.get_blob(name))
-            if digest(data) != name:
-                raise BlobMissing(f"the store's content for plan {name} has another hash; it is damaged")
-            self._keep(name, data)
+        try:
+            name = str(json.loads(payload.data)["plan"])
+            if name not in self._kept:
+                data = await self._store.read(lambda tx: tx.get_blob(name))
+                if digest(data) != name:
+                    return payload
+                self._keep(name, data)
+        except (ValueError, KeyError, TypeError, RecursionError, BlobMissing):
+            return payload
         return Payload(metadata={"encoding": PLAN.encode()}, data=self._kept[name])
 
     def _keep(self, name: str, data: bytes) -> None:

@@ -75,9 +75,11 @@ class House:
         environment = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none"}
         registry = ToolRegistry.load(modules=list(TOOLS))
         runtime = Runtime(self.loom.store, registry, self.folder, environment=environment)
-        async with make_worker(self.loom.client, runtime, self.settings.task_queue, **options):
-            yield
-        await runtime.close()
+        try:
+            async with make_worker(self.loom.client, runtime, self.settings.task_queue, **options):
+                yield
+        finally:
+            await runtime.close()
 
     async def approval(self, job: Job, index: int = 0) -> str:
         """Wait for the job's approval request with this number, and give its id."""
