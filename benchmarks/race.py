@@ -4,60 +4,61 @@ import asyncio
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import psutil
 
 from benchmarks.stand import Contestant
 from benchmarks.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Times:
-    """Seconds of each round of one contestant, and those of the one that it is held against.
+    """What one contestant took, a number for each round.
 
     Attributes:
-        name: The contestant.
-        seconds: One number a round.
-        ratios: Each round's seconds over those of the reference in the same round.
+        seconds: From start to result.
+        cpu: Seconds of CPU of the process that does the work: a worker, or the driver for a plain loop.
     """
 
-    name: str
-    seconds: tuple[float, ...]
-    ratios: tuple[float, ...]
+    seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
         """The median of the rounds, in seconds."""
         return statistics.median(self.seconds)
 
-    @property
-    def ratio(self) -> float:
-        """The median of the rounds' ratios to the reference."""
-        return statistics.median(self.ratios)
+    def ratios(self, other: "Times") -> list[float]:
+        """Give each round's seconds over those of another contestant in the same round."""
+        return [mine / theirs for mine, theirs in zip(self.seconds, other.seconds, strict=True)]
 
 
 async def race(
-    contestants: Sequence[Contestant], reference: Contestant, workload: Workload, rounds: int, *, at_once: int = 1
-) -> list[Times]:
+    contestants: Sequence[Contestant], workload: Workload, rounds: int, *, at_once: int = 1
+) -> dict[str, Times]:
     """Let every contestant do the same job, round after round, in an order that turns.
 
     Args:
-        contestants: Who takes part; the reference is one of them.
-        reference: Whom the ratios are to.
+        contestants: Who takes part.
         workload: The job.
         rounds: How often.
         at_once: How many of the job at the same time.
     """
-    taken: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
+    times = {contestant.name: Times() for contestant in contestants}
     for number in range(rounds):
         shift = number % len(contestants)
         for contestant in [*contestants[shift:], *contestants[:shift]]:
-            started = time.perf_counter()
+            process = psutil.Process(contestant.pid)
+            cpu, started = _cpu(process), time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for _ in range(at_once):
                     group.create_task(contestant.run(workload))
-            taken[contestant.name].append(time.perf_counter() - started)
-    held = taken[reference.name]
-    return [
-        Times(name, tuple(seconds), tuple(mine / theirs for mine, theirs in zip(seconds, held, strict=True)))
-        for name, seconds in taken.items()
-    ]
+            times[contestant.name].seconds.append(time.perf_counter() - started)
+            times[contestant.name].cpu.append(_cpu(process) - cpu)
+    return times
+
+
+def _cpu(process: psutil.Process) -> float:
+    taken = process.cpu_times()
+    return float(taken.user + taken.system)

@@ -1,6 +1,7 @@
 """The bench stand: a Temporal server on its SQLite file, a scripted model and workers, each a process of its own."""
 
 import asyncio
+import dataclasses
 import os
 import secrets
 import subprocess
@@ -32,6 +33,7 @@ class Loop:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._steps = Steps(environment)
+        self.pid = os.getpid()
 
     async def run(self, workload: Workload) -> None:
         """Do one job."""
@@ -44,13 +46,13 @@ class HandWritten:
     name = "(b) hand-written workflow"
 
     def __init__(self, client: Client, queue: str, process: "subprocess.Popen[str]") -> None:
-        self.client, self.queue, self.process = client, queue, process
+        self.client, self._queue, self.pid = client, queue, process.pid
 
     async def start(self, workload: Workload, messages: list[dict[str, Any]] | None = None) -> WorkflowHandle[Any, Any]:
         """Start one job."""
         arguments = [workload.model, workload.tool, messages or opening(workload)]
         name = f"loop-{secrets.token_hex(5)}"
-        return await self.client.start_workflow("bench.loop", args=arguments, id=name, task_queue=self.queue)
+        return await self.client.start_workflow("bench.loop", args=arguments, id=name, task_queue=self._queue)
 
     async def run(self, workload: Workload) -> None:
         """Do one job."""
@@ -74,21 +76,19 @@ class LoomJobs:
     """A contestant: Loom with one policy of recursion."""
 
     def __init__(self, side: LoomSide, policy: str, *, remote: bool = False, note: str = "") -> None:
-        self.side, self._policy, self._remote = side, policy, remote
+        self.side, self._policy, self._remote, self.pid = side, policy, remote, side.process.pid
         self.name = f"Loom {policy}, execute {'remote' if remote else 'local'}{note and ', ' + note}"
 
     async def start(self, workload: Workload, task: Any = "Look everything up.", **limits: Any) -> Job:
         """Start one job."""
-        tool = "fetch" if self._remote else workload.tool
-        workload = Workload(
-            turns=workload.turns, size=workload.size, delay=workload.delay, tool=tool, width=workload.width
-        )
+        if self._remote:
+            workload = dataclasses.replace(workload, tool="fetch")
         room = workload.turns * workload.width + 5
         agent = Agent(
             name="bench",
             model=workload.model,
             instructions="Answer briefly.",
-            tools=[f"benchmarks.tools:{tool}"],
+            tools=[f"benchmarks.tools:{workload.tool}"],
             permissions={"allow": ["lookup", "fetch", "nap"]},
             limits={"max_iterations": room, "max_tool_calls": room, **limits},
             recurse=self._policy,
@@ -102,8 +102,8 @@ class LoomJobs:
             RuntimeError: It did not complete.
         """
         result = await (await self.start(workload)).result()
-        if result.status != "completed":
-            raise RuntimeError(f"{self.name}: the job ended as {result.status}: {result.error}")
+        if result.status != "completed" or result.usage.tool_calls != workload.turns * workload.width:
+            raise RuntimeError(f"{self.name}: {result.status} after {result.usage.tool_calls} calls: {result.error}")
 
 
 Contestant = Loop | HandWritten | LoomJobs
@@ -162,16 +162,22 @@ class Stand:
         )
         return LoomSide(loom, process)
 
+    def _worker_environment(self) -> dict[str, str]:
+        environment = {**os.environ, **self.environment}
+        # Without its cache of compiled modules Python compiles the workflow's module again for each sandbox.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        return environment
+
     async def _spawn(self, what: str, *options: str) -> "tuple[subprocess.Popen[str], str]":
         """Start a process and wait for its first line."""
         with (self.folder / f"{what}.log").open("a") as log:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: ASYNC220 - it starts at once, and its end is not awaited
                 [sys.executable, "-m", "benchmarks.serving", what, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **self.environment},
+                env=self._worker_environment(),
             )
         self._stack.callback(_end, process)
         assert process.stdout is not None

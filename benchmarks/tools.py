@@ -5,7 +5,24 @@ import time
 
 from loom_dsl.tools import tool
 
-_WORDS = "the a to of in it is on for with as was that from not by this be at or an are file line name value".split()
+_WORDS = (
+    "the",
+    "of",
+    "to",
+    "in",
+    "it",
+    "is",
+    "on",
+    "for",
+    "with",
+    "as",
+    "was",
+    "that",
+    "file",
+    "line",
+    "name",
+    "value",
+)
 
 
 def text_of(seed: str, size: int) -> str:

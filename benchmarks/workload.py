@@ -43,4 +43,6 @@ class Workload:
 def script(workloads: Iterable[Workload]) -> str:
     """Write a scripted model that serves several workloads, told apart by the model's name."""
     cases = {workload.model: workload.case() for workload in workloads}
-    return "loom: 1\nkind: fake-model\nname: bench\ncases:\n" + "".join(cases.values())
+    return "loom: 1\nkind: fake-model\nname: bench\notherwise: {fail: {status: 404}}\ncases:\n" + "".join(
+        cases.values()
+    )

@@ -1,0 +1,194 @@
+"""Durable bytes and memory."""
+
+import asyncio
+import sqlite3
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+from temporalio.client import Client
+
+from benchmarks.report import Table, aim
+from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
+from benchmarks.tools import text_of
+from benchmarks.workload import Workload
+from loom_client.job import Job
+from loom_dsl.run import RunInput
+
+KIB, MIB = 1024, 1024 * 1024
+PLAIN = Workload(turns=100)
+SHORT = Workload(turns=10)
+LARGE = Workload(turns=100, size=5_000)
+THOUSAND = Workload(turns=1_000)
+HEAVY_TURNS = 10
+HEAVY = Workload(turns=HEAVY_TURNS)
+APPROVAL = Workload(turns=1, tool="change")
+WORKLOADS = [PLAIN, SHORT, LARGE, THOUSAND, HEAVY, APPROVAL]
+OPENING_BYTES = 800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a job left behind, in bytes.
+
+    Attributes:
+        history: Of each of its runs, in order.
+        store: What the store grew by, without streamed text.
+        deltas: Streamed text in the store.
+    """
+
+    history: list[int]
+    store: int
+    deltas: int
+
+    @property
+    def total(self) -> int:
+        """History and store, streamed text left out."""
+        return sum(self.history) + self.store
+
+
+async def weigh_bytes(stand: Stand, *, full: bool) -> Table:
+    """Weigh what jobs leave behind: per turn, over many turns, and after a large opening."""
+    side, other = await stand.loom("bytes"), await stand.hand_written()
+    table = Table("Durable bytes", ["", "history", "store", "KB/turn", "streamed text KB/turn", "aim"])
+    for workload in (PLAIN, LARGE):
+        own = workload.size
+        for policy in ("per_turn", "adaptive"):
+            weighed = await _weigh(side, LoomJobs(side, policy), workload)
+            beyond = weighed.total / workload.turns - own
+            name = f"Loom {policy}, {workload.turns} turns, results of {own} bytes"
+            table.rows.append(_row(name, weighed, workload.turns, aim(beyond / KIB, 8, form=".0f")))
+        size = await _loop_history(other, workload)
+        table.rows.append(_row(f"(b), {workload.turns} turns, results of {own} bytes", size, workload.turns, ""))
+    opening = _opening()
+    weighed = await _weigh(side, LoomJobs(side, "per_turn"), PLAIN, RunInput(input_messages=tuple(opening)))
+    table.rows.append(
+        _row("Loom per_turn, 100 turns after 800 KB", weighed, 100, aim(weighed.total / MIB, 3, form=".0f") + " MB")
+    )
+    size = await _loop_history(other, HEAVY, [{"role": "system", "content": "Answer briefly."}, *opening])
+    table.rows.append(_row(f"(b), {HEAVY_TURNS} turns after 800 KB", size, HEAVY_TURNS, ""))
+    table.notes.append(
+        "History: all runs of the job, by the server's own count. The aim of 8 KB a turn is beyond the result's own "
+        "bytes, which are in KB/turn here. Text of the tools is pseudo-random words, which deflate to about half."
+    )
+    table.notes.append(await _flatness(side, THOUSAND if full else PLAIN))
+    return table
+
+
+async def weigh_memory(stand: Stand, *, full: bool) -> Table:
+    """Weigh a worker: at rest, after many turns, and with many jobs that wait for a human."""
+    table = Table("Worker memory (resident)", ["", "MB"])
+    for sandboxed in (True, False):
+        note = "" if sandboxed else ", no sandbox"
+        side = await stand.loom("memory" if sandboxed else "memory-free", sandboxed=sandboxed)
+        table.rows.append([f"at rest{note}", _resident(side)])
+        workload = THOUSAND if full else PLAIN
+        await LoomJobs(side, "per_turn").run(SHORT)
+        table.rows.append([f"after 10 turns{note}", _resident(side)])
+        await LoomJobs(side, "per_turn").run(workload)
+        table.rows.append([f"after {workload.turns} more turns{note}", _resident(side)])
+        await _wait_for_approvals(side, 200)
+        table.rows.append([f"with 200 jobs that wait for an approval{note}", _resident(side)])
+    return table
+
+
+async def _weigh(side: LoomSide, jobs: LoomJobs, workload: Workload, task: Any = "Look everything up.") -> Weighed:
+    store = side.loom.store
+    before, streamed = store.size_report().total, _streamed(side)
+    job = await jobs.start(workload, task, max_context_tokens=2_000_000)
+    await job.result()
+    deltas = _streamed(side) - streamed
+    grown = store.size_report().total - before
+    return Weighed(await history_of(side.loom.client, job.id), grown - deltas, deltas)
+
+
+async def _loop_history(
+    other: HandWritten, workload: Workload, messages: list[dict[str, Any]] | None = None
+) -> Weighed:
+    handle = await other.start(workload, messages)
+    await handle.result()
+    return Weighed(await history_of(other.client, handle.id), 0, 0)
+
+
+async def history_of(client: Client, workflow: str) -> list[int]:
+    """Give the history's bytes of each run of a workflow, oldest first."""
+    runs = [run async for run in client.list_workflows(f"WorkflowId = '{workflow}'")]
+    runs.sort(key=lambda run: run.start_time)
+    sizes = []
+    for run in runs:
+        described = await client.get_workflow_handle(workflow, run_id=run.run_id).describe()
+        sizes.append(described.raw_description.workflow_execution_info.history_size_bytes)
+    return sizes
+
+
+def _streamed(side: LoomSide) -> int:
+    """Bytes of streamed text: the events that have no key; 30 bytes a row for the other columns and the index."""
+    with sqlite3.connect(f"file:{side.loom.store.path}?mode=ro", uri=True) as connection:
+        query = "SELECT coalesce(sum(length(body) + 30), 0) FROM events WHERE key_hash IS NULL"
+        size = int(connection.execute(query).fetchone()[0])
+    connection.close()
+    return size
+
+
+async def _flatness(side: LoomSide, workload: Workload) -> str:
+    """Hold the last turns of a job against its first."""
+    window = workload.turns // 10
+    marks = (0, window, workload.turns - window, workload.turns)
+    job = await LoomJobs(side, "per_turn").start(workload)
+    sizes = await _sizes_at(side, job, marks)
+    history = await history_of(side.loom.client, job.id)
+    first = (sizes[1] - sizes[0]) / window + statistics.mean(history[1:window])
+    last = (sizes[3] - sizes[2]) / window + statistics.mean(history[-window - 1 : -1])
+    ratio = last / first
+    return (
+        f"Flat: of {workload.turns} turns, the last {window} left {last / KIB:.1f} KB each (history and store, with "
+        f"streamed text), the first {window} {first / KIB:.1f} KB each: {ratio:.2f} ×, aim {aim(ratio, 1.1)}. A run's "
+        f"history: {history[1] / KIB:.1f} KB in turn 1, {history[-2] / KIB:.1f} KB in turn {workload.turns - 1}."
+    )
+
+
+async def _sizes_at(side: LoomSide, job: Job, turns: tuple[int, ...]) -> list[int]:
+    wanted, sizes = list(turns), []
+    async for event in job.events():
+        if event.type == "iteration_start" and wanted and event.turn >= wanted[0]:
+            wanted.pop(0)
+            sizes.append(side.loom.store.size_report().total)
+    return sizes
+
+
+def _opening() -> list[dict[str, Any]]:
+    count, size = 160, OPENING_BYTES // 160
+    roles = ("user", "assistant")
+    messages = [{"role": roles[n % 2], "content": text_of(f"opening {n}", size)} for n in range(count)]
+    return [*messages, {"role": "user", "content": "Look everything up."}]
+
+
+def _row(name: str, weighed: Weighed, turns: int, wanted: str) -> list[str]:
+    return [
+        name,
+        f"{sum(weighed.history) / KIB:.0f} KB",
+        f"{weighed.store / KIB:.0f} KB",
+        f"{weighed.total / turns / KIB:.1f}",
+        f"{weighed.deltas / turns / KIB:.2f}",
+        wanted,
+    ]
+
+
+def _resident(side: LoomSide) -> str:
+    return f"{psutil.Process(side.process.pid).memory_info().rss / MIB:.0f}"
+
+
+async def _wait_for_approvals(side: LoomSide, count: int) -> None:
+    jobs, gate = LoomJobs(side, "per_turn"), asyncio.Semaphore(10)
+
+    async def start() -> None:
+        async with gate:
+            await jobs.start(APPROVAL)
+
+    async with asyncio.timeout(180), asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(start())
+    async with asyncio.timeout(180):
+        while len(await side.loom.approvals()) < count:  # noqa: ASYNC110 - another process writes the store
+            await asyncio.sleep(0.2)
