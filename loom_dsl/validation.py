@@ -87,20 +87,36 @@ def _quoted(document: "Document", path: Sequence[str | int]) -> str:
 
 
 def _document_path(document: "Document", location: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
-    """Leave out what pydantic adds to a location: the tags and names of a union's members."""
-    path: tuple[str | int, ...] = ()
-    last = len(location) - 1
-    for index, part in enumerate(location):
-        try:
-            value = document.at((*path, part))
-        except KeyError:
-            if not (index == last and kind == "missing"):
-                continue
-        else:
-            if index < last and not isinstance(value, dict | list):
-                continue  # a member's name that happens to be a field's name too
-        path = (*path, part)
-    return path
+    """Leave out what pydantic adds to a location: the tags and names of a union's members.
+
+    A tag can be a field's name too (a node of the kind `approval` has a field `approval`), so what fits the document
+    best is taken: with the location's last part if that is anywhere, and as much of the rest as there is.
+    """
+    if not location:
+        return ()
+    *outer, last = location
+    paths = sorted(_paths(document, outer), key=len, reverse=True)
+    for path in paths:
+        if _is_there(document, (*path, last)):
+            return (*path, last)
+    return (*paths[0], last) if kind == "missing" else paths[0]
+
+
+def _paths(document: "Document", parts: Sequence[str | int]) -> list[tuple[str | int, ...]]:
+    """Every path to a mapping or a list that is left when some of the parts are left out."""
+    found: list[tuple[str | int, ...]] = [()]
+    for part in parts:
+        longer = [(*path, part) for path in found if _is_there(document, (*path, part), inner=True)]
+        found = list(dict.fromkeys([*longer, *found]))
+    return found
+
+
+def _is_there(document: "Document", path: Sequence[str | int], *, inner: bool = False) -> bool:
+    try:
+        value = document.at(path)
+    except KeyError:
+        return False
+    return isinstance(value, dict | list) or not inner
 
 
 def _dotted(path: Sequence[str | int]) -> str:

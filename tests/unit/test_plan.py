@@ -1,0 +1,108 @@
+"""A plan is its text: equal content has one hash, and no other text is a plan."""
+
+import json
+from typing import Any
+
+import pytest
+
+from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.compile import compile_graph
+from loom_dsl.errors import PlanError
+from loom_dsl.graph import Graph
+from loom_dsl.library import shipped, source_of
+from loom_dsl.plan import ENGINE, Plan
+from tests.support.simulated import agent_plan, plan_of
+
+YAML = """\
+loom: 1
+kind: graph
+name: main
+start: a
+nodes:
+  a: {activity: echo, timeout: 1m, with: {x: "${input.x}"}, next: b}
+  b: {next: [{if: result.x > 1, to: c}, {to: c}]}
+  c: {end: "${result}"}
+"""
+NODES: dict[str, Any] = {
+    "a": {"activity": "echo", "timeout": 60.0, "with": {"x": "${input.x}"}, "next": {"first": [{"to": "b"}]}},
+    "b": {"next": {"first": [{"if": "result.x > 1", "to": "c"}, {"to": "c"}]}},
+    "c": {"end": "${result}"},
+}
+
+
+def test_yaml_and_python_give_the_same_plan() -> None:
+    assert compile_graph(YAML, "x.yaml").hash == plan_of(NODES).hash
+
+
+def test_the_order_of_nodes_and_what_has_its_default_do_not_change_the_hash() -> None:
+    other = {key: {**NODES[key], "catch": {}, "doc": ""} for key in reversed(NODES)}
+    graph = Graph.model_validate({"name": "main", "start": "a", "nodes": other})
+    assert Plan("main", {"main": graph}, {}).hash == plan_of(NODES).hash
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"a": {**NODES["a"], "timeout": 61}},
+        {"a": {**NODES["a"], "with": {"x": "${input.y}"}}},
+        {"b": {"next": "c"}},
+        {"c": {"end": "${ result }"}},
+    ],
+)
+def test_a_change_of_anything_that_counts_changes_the_hash(change: dict[str, Any]) -> None:
+    assert plan_of({**NODES, **change}).hash != plan_of(NODES).hash
+
+
+def test_the_hash_covers_the_graphs_of_maps_and_the_agent() -> None:
+    inner = {"a": {"end": 1}}
+    nodes = {"m": {"map": {"over": "[1]", "do": "inner"}, "next": "e"}, "e": {"end": None}}
+    assert plan_of(nodes, inner=inner).hash != plan_of(nodes, inner={"a": {"end": 2}}).hash
+    assert agent_plan().hash != agent_plan(max_iterations=6).hash
+
+
+@pytest.mark.parametrize("plan", [plan_of(NODES), agent_plan()], ids=["graph", "agent"])
+def test_a_plan_that_is_read_again_is_the_same(plan: Plan) -> None:
+    again = Plan.load(plan.text)
+    assert (again.text, again.hash, again.root, again.agent) == (plan.text, plan.hash, plan.root, plan.agent)
+    assert again.graphs == plan.graphs
+    assert again.hash == digest(plan.text)
+
+
+def changed(**fields: Any) -> str:
+    return canonical_json({**json.loads(agent_plan().text), **fields})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed(engine=ENGINE + 1), f"the plan is for engine {ENGINE + 1}; this worker has engine {ENGINE}"),
+        (changed(engine=None), "the plan is for engine None"),
+        (agent_plan().text + " ", "not in normal form"),
+        (json.dumps(json.loads(agent_plan().text)), "not in normal form"),
+        (changed(more=1), "not in normal form"),
+        (changed(graphs={"g": {"nodes": {}}}), "not a plan"),
+        (changed(graphs=[]), "not a plan"),
+        (changed(agent=None), "not a plan"),
+        ("{}", "not a plan"),
+        ("[]", "not a plan"),
+        ("null", "not a plan"),
+        ("", "not a plan"),
+        ("[" * 100_000, "not a plan"),
+    ],
+)
+def test_another_text_is_not_a_plan(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Plan.load(text)
+
+
+def test_durations_of_the_agent_are_seconds_in_expressions() -> None:
+    plan = agent_plan(approvals={"expires": "never", "on_expiry": "deny"}, max_run_duration="1h30m")
+    assert plan.agent_names["limits"]["max_run_duration"] == 5400.0
+    assert plan.agent_names["approvals"]["expires"] is None
+    assert plan.agent["limits"]["max_run_duration"] == "1h30m"
+
+
+def test_a_shipped_graph_is_known_by_its_name_only() -> None:
+    assert shipped("loom.tt").name == "loom.tt"
+    with pytest.raises(KeyError):
+        source_of("../plan")
