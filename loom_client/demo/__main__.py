@@ -1,8 +1,8 @@
 """``python -m loom_client.demo``, which ``make demo`` runs."""
 
 import asyncio
-import sys
 
+from loom_client.cli import end_process
 from loom_client.cli.failures import DONE, FAILED, outcome
 from loom_client.render import paper_for
 
@@ -15,4 +15,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -38,7 +38,7 @@ class WorkerProcess:
     ) -> None:
         places = {"--address": settings.address, "--namespace": settings.namespace, "--store": settings.store_path()}
         options = [text for name, value in places.items() for text in (name, str(value))]
-        self._command = [sys.executable, "-m", "loom_client.cli", "worker", *options, *arguments]
+        self._command = [sys.executable, "-P", "-m", "loom_client.cli", "worker", *options, *arguments]
         home = str(Path(str(loom_client.__file__)).resolve().parent.parent)
         path = os.pathsep.join(part for part in (home, env.get("PYTHONPATH", "")) if part)
         self._env = {**env, "PYTHONPATH": path, "LOOM_TASK_QUEUE": settings.task_queue}
