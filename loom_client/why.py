@@ -20,6 +20,7 @@ MODEL, TOOL = "loom.model.call", "loom.tool.execute"
 _KINDS = {MODEL: "model", TOOL: "tool", "loom.approval.announce": "notice"}
 LATEST_EVENTS = 300
 ANSWER_SECONDS = 3.0
+SLOW_STEP = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Facts:
         server: Whether the server answers.
         closed: What the server calls the job's end, when the store does not know of one.
         worker: Whether a worker asks for work; None when that is not known.
-        pending: What the server waits for.
+        pending: The activities that the server waits for.
+        step: The workflow task that it waits for: the worker's thinking between activities.
         queue: The task queue.
         address: The server's address.
     """
@@ -66,6 +68,7 @@ class Facts:
     closed: str = ""
     worker: bool | None = None
     pending: Sequence[Pending] = ()
+    step: Pending | None = None
     queue: str = ""
     address: str = ""
 
@@ -91,6 +94,8 @@ def reason(facts: Facts, now: float) -> str:
         return _approval(facts.approvals, now) + (f"; and {nobody}" if nobody else "")
     if nobody:
         return nobody
+    if facts.step is not None and (stuck := _stuck(facts.step, now)):
+        return stuck
     retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
     if retry is not None:
         return _retry(retry, now)
@@ -118,6 +123,8 @@ async def gather(loom: Loom, job: str) -> Facts | None:
         return Facts(row, approvals, tools, **known)
     if described.status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW, None):
         known["closed"] = described.status.name.lower()
+    if described.raw_description.HasField("pending_workflow_task"):
+        known["step"] = _step(described.raw_description.pending_workflow_task)
     known["pending"] = [_pending(raw) for raw in described.raw_description.pending_activities]
     return Facts(row, approvals, tools, **known)
 
@@ -151,6 +158,25 @@ def _pending(raw: Any) -> Pending:
         next_at=due.ToNanoseconds() / 1e9,
         failure=raw.last_failure.message,
     )
+
+
+def _step(raw: Any) -> Pending:
+    return Pending(
+        activity="",
+        attempt=raw.attempt,
+        since=raw.started_time.ToNanoseconds() / 1e9 if raw.HasField("started_time") else None,
+        next_at=raw.original_scheduled_time.ToNanoseconds() / 1e9,
+    )
+
+
+def _stuck(step: Pending, now: float) -> str:
+    """A workflow task takes milliseconds; one that takes seconds is not taken, or fails and is tried again."""
+    begun = step.next_at or now
+    if step.attempt > 1:
+        return f"the worker fails to carry it on (attempt {step.attempt} since {clock(begun, now)}); its log says why"
+    if step.since is None and now - begun > SLOW_STEP:
+        return f"no worker has taken its work since {clock(begun, now)}; start one with `loom worker`"
+    return ""
 
 
 def _retry(pending: Pending, now: float) -> str:

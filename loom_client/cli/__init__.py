@@ -4,17 +4,19 @@ Nothing is imported here but the standard library, and in the modules of the com
 needs is imported when it runs, so that ``loom --help`` answers at once.
 """
 
+import os
 import sys
+from typing import NoReturn
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run one command.
 
     Args:
-        argv: The arguments after the program's name; the process's own by default.
+        argv: The arguments after the program's name; the process's own by default, and then the process ends here.
 
     Raises:
-        SystemExit: Always. 0 done, 1 the job failed, 2 a user's mistake, 130 interrupted.
+        SystemExit: 0 done, 1 the job failed, 2 a user's mistake, 130 interrupted.
     """
     try:
         from loom_client.cli.app import run
@@ -22,4 +24,16 @@ def main(argv: list[str] | None = None) -> None:
         code = run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         code = 130
+    if argv is None:
+        end_process(code)
     raise SystemExit(code)
+
+
+def end_process(code: int) -> NoReturn:
+    """End without the interpreter's own ending: Temporal's native threads sometimes make a process abort in it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # whoever read it has gone
+            continue
+    os._exit(code)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_client.cli.failures import MISTAKE, guarded, guarded_plain, outcome, say
+from loom_client.cli import end_process
+from loom_client.cli.failures import guarded, guarded_plain, outcome, say
 from loom_client.cli.options import Address, Namespace, StorePath, TaskQueue, Tools, settings_of
 
 if TYPE_CHECKING:
@@ -84,13 +85,8 @@ def worker(
         return 0
 
     code = outcome(work)
-    # Not the interpreter's own ending: a process that ran a worker sometimes aborts in it.
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            code = code or MISTAKE
-    os._exit(code)
+    # Not the interpreter's own ending, whoever called: a process that ran a worker sometimes aborts in it.
+    end_process(code)
 
 
 async def _serve(
