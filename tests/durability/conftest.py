@@ -72,14 +72,25 @@ class House:
     @asynccontextmanager
     async def inside(self, **options: Any) -> AsyncIterator[None]:
         """A worker in this process."""
-        environment = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none"}
-        registry = ToolRegistry.load(modules=list(TOOLS))
-        runtime = Runtime(self.loom.store, registry, self.folder, environment=environment)
+        runtime = self.runtime()
         try:
-            async with make_worker(self.loom.client, runtime, self.settings.task_queue, **options):
+            queue = self.settings.task_queue
+            async with make_worker(self.loom.client, runtime, queue, sandboxed=True, **options):
                 yield
         finally:
             await runtime.close()
+
+    def runtime(self) -> Runtime:
+        """What activities in this process work with."""
+        environment = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none"}
+        registry = ToolRegistry.load(modules=list(TOOLS))
+        return Runtime(self.loom.store, registry, self.folder, environment=environment)
+
+    async def approve_all(self, job: Job) -> None:
+        """Approve whatever the job asks, until it has ended."""
+        async for event in job.events():
+            if event.type == EventType.APPROVAL_REQUESTED:
+                await job.decide(event.data["approval_id"], "approve", by="me")
 
     async def approval(self, job: Job, index: int = 0) -> str:
         """Wait for the job's approval request with this number, and give its id."""

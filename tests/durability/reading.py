@@ -1,5 +1,6 @@
 """What happened to a job, read from its store, from its events as a watcher would, and from its histories."""
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,3 +117,36 @@ def failed_tasks(runs: list[WorkflowHistory]) -> list[str]:
         for event in run.events
         if event.event_type == HistoryEvent.EVENT_TYPE_WORKFLOW_TASK_FAILED
     ]
+
+
+def trace(runs: list[WorkflowHistory]) -> dict[str, list[tuple[str, str]]]:
+    """What ran: for each branch of each turn the executions (``node#visit``) in order, and how each ended."""
+    ended: dict[str, str] = {}
+    for run in runs:
+        scheduled: dict[int, str] = {}
+        for event in run.events:
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                scheduled[event.event_id] = event.activity_task_scheduled_event_attributes.activity_id
+            elif event.HasField("activity_task_completed_event_attributes"):
+                completed = event.activity_task_completed_event_attributes
+                ended[scheduled[completed.scheduled_event_id]] = "done"
+            elif event.HasField("activity_task_failed_event_attributes"):
+                failed = event.activity_task_failed_event_attributes
+                ended[scheduled[failed.scheduled_event_id]] = failed.failure.application_failure_info.type
+            elif event.HasField("marker_recorded_event_attributes"):
+                marker = event.marker_recorded_event_attributes
+                if marker.marker_name == "core_local_activity":
+                    name = json.loads(marker.details["data"].payloads[0].data)["activity_id"]
+                    # A local one that was too slow runs again as a remote one, which then has the last word.
+                    ended[name] = marker.failure.application_failure_info.type if marker.HasField("failure") else "done"
+    return branches(list(ended.items()))
+
+
+def branches(ended: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Sort ``turn/frame/node#visit`` by turn and frame, without what belongs to no branch."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, outcome in ended:
+        if "/~" not in name:
+            branch, _, node = name.rpartition("/")
+            found.setdefault(branch, []).append((node, outcome))
+    return found
