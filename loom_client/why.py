@@ -92,15 +92,18 @@ def reason(facts: Facts, now: float) -> str:
     nobody = f"no worker on the queue {facts.queue}; start one with `loom worker`" if facts.worker is False else ""
     if facts.approvals:
         return _approval(facts.approvals, now) + (f"; and {nobody}" if nobody else "")
-    if nobody:
-        return nobody
+    return nobody or _work(facts, now)
+
+
+def _work(facts: Facts, now: float) -> str:
+    """What the worker is at, or is kept from."""
     if facts.step is not None and (stuck := _stuck(facts.step, now)):
         return stuck
     retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
     if retry is not None:
         return _retry(retry, now)
     running = next((p for p in facts.pending if p.since is not None), None)
-    return _phrase(row.get("state")) if running is None else _running(running, facts.tools, now)
+    return _phrase(facts.row.get("state")) if running is None else _running(running, facts.tools, now)
 
 
 async def gather(loom: Loom, job: str) -> Facts | None:

@@ -93,10 +93,12 @@ async def _serve(
     settings: "Settings", root: Path, tools: tuple[str, ...], on_approval: str, secrets: tuple[str, ...]
 ) -> None:
     from loom_client.cli.opening import opened
+    from loom_client.cli.worker_log import configure_log
     from loom_dsl.errors import ConfigurationError
     from worker import check_packages, serve
 
     check_packages()
+    configure_log()
     missing = [name for name in secrets if not os.environ.get(name)]
     if missing:
         raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")

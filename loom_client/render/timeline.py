@@ -102,7 +102,7 @@ class Timeline:
         if result.status == "completed":
             paper.line(f"{paper.glyph('✓', '*')} done", "bold green")
         else:
-            why = f": {result.error.code}: {result.error.message}" if result.error else ""
+            why = f": {result.error.code}: {one_line(result.error.message, 1_000)}" if result.error else ""
             word = "aborted" if result.status == "aborted" else "failed"
             paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", hang=2)
         paper.line("  " + usage_line(result, seconds, paper.glyph(" · ", ", ")), "dim", hang=2)
@@ -265,7 +265,7 @@ def usage_line(result: RunResult, seconds: float | None = None, between: str = "
         plural(usage.model_calls, "model call"),
         plural(usage.tool_calls, "tool call"),
         f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out",
-        f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown (the model has no listed price)",
+        f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown",
     ]
     if seconds is not None:
         parts.append(duration(seconds))

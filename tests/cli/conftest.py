@@ -40,7 +40,8 @@ SCRIPTS = {
   - {{say: "Both are decided."}}
 """,
     "evil": r"""
-  - {say: "red \u001b[31mtext\u001b]0;title\u0007 and \u009b2J and \u202eabc", calls: [{tool: "\u001b[2Jrm", args: {}}]}
+  - say: "red \u001b[31mtext\u001b]0;title\u0007 and \u009b2J and \u202eabc"
+    calls: [{tool: read_file, args: {path: "\u001b[2Jx"}}]
   - {say: "\u001b[2Jend"}
 """,
     "broken": """
@@ -109,7 +110,8 @@ class House:
         self._count += 1
         path = self.folder / f"agent-{self._count}.yaml"
         tools = ["glob", "grep", "read_file", "write_file"]
-        path.write_text(json.dumps({"loom": 1, "kind": "agent", "name": "scribe", "model": f"{model}:any", "tools": tools, **fields}))
+        own = {"loom": 1, "kind": "agent", "name": "scribe", "model": f"{model}:any", "tools": tools}
+        path.write_text(json.dumps({**own, **fields}))
         return str(path)
 
     def workdir(self) -> str:
@@ -121,7 +123,8 @@ class House:
 
     def started(self, model: str, *arguments: str, **fields: Any) -> str:
         """Start a job and leave it; its id."""
-        said = self.loom("run", self.agent(model, **fields), "do it", "--workdir", self.workdir(), "--detach", *arguments)
+        start = ("run", self.agent(model, **fields), "do it", "--workdir", self.workdir(), "--detach")
+        said = self.loom(*start, *arguments)
         assert said.code == 0, said
         return said.out.strip()
 
@@ -154,7 +157,8 @@ def served(command: list[str], environment: Mapping[str, str], folder: Path, rea
     try:
         deadline = time.monotonic() + 60
         while (line := next((x for x in log.read_text().splitlines() if ready in x), None)) is None:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
         yield line
     finally:

@@ -154,7 +154,7 @@ def test_control_c_ends_the_watching_and_not_the_job(house: House) -> None:
         assert "the job goes on; see it again with `loom watch interrupted`" in terminal.screen
         assert "Traceback" not in terminal.said
     with house.at_terminal("watch", "interrupted") as terminal:
-        terminal.expect("waiting: approval" if False else "approval ap_")
+        terminal.expect("approval ap_")
         terminal.type("\x03")
         assert terminal.end() == 130
     waiting = subprocess.Popen(
@@ -188,11 +188,13 @@ def test_the_same_id_is_one_job_and_other_content_is_refused(house: House) -> No
 
 def test_without_a_worker_it_says_so_at_once_and_waits(house: House) -> None:
     queue = {"LOOM_TASK_QUEUE": "nobody-there"}
-    said = house.loom("run", house.agent("calm"), "x", "--workdir", house.workdir(), "--job", "alone", "--detach", **queue)
+    start = ("run", house.agent("calm"), "x", "--workdir", house.workdir(), "--job", "alone", "--detach")
+    said = house.loom(*start, **queue)
     assert (said.code, said.out) == (0, "alone\n")
     assert "no worker serves the queue nobody-there yet" in said.err
     assert "loom worker" in said.err
-    assert "why        no worker on the queue nobody-there; start one with `loom worker`" in house.loom("show", "alone").out
+    shown = house.loom("show", "alone").out
+    assert "why        no worker on the queue nobody-there; start one with `loom worker`" in shown
     with house.at_terminal("watch", "alone", **queue) as terminal:
         terminal.expect("no worker on the queue nobody-there")
         terminal.type("\x03")
@@ -233,6 +235,7 @@ def test_what_models_write_is_shown_and_never_obeyed(house: House) -> None:
         assert "red \\x1b[31mtext\\x1b]0;title\\x07" in screen
         assert "\\x9b2J" in screen
         assert "\\u202eabc" in screen
+        assert "read_file \\x1b[2Jx" in screen
     answer = house.loom("result", "evil")
     assert answer.out == "\\x1b[2Jend\n"
 
