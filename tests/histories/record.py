@@ -1,0 +1,122 @@
+"""Records the histories that the tests replay: ``python -m tests.histories.record``.
+
+Until 0.1.0 a change of the machine may record them again, in the same commit; from then on they stay and only new ones
+are added.
+"""
+
+import asyncio
+import json
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_client.client import Loom
+from loom_client.connection import connect
+from loom_client.fake_model import running
+from loom_client.job import Job
+from loom_client.settings import Settings
+from loom_dsl.agent import Agent
+from loom_dsl.events import EventType
+from loom_dsl.script import Script
+from tests.durability.reading import histories
+from tests.support.server import small_server
+from worker import make_worker
+
+FOLDER = Path(__file__).parent
+QUEUE = "recording"
+MACHINE = socket.gethostname()
+USAGE = {"prompt": 100, "completion": 10}
+
+
+def script(*steps: dict[str, Any]) -> Script:
+    """A scripted model."""
+    named = [{"usage": USAGE, **step} for step in steps]
+    return Script.model_validate({"loom": 1, "kind": "fake-model", "name": "scripted", "steps": named})
+
+
+def write(path: str) -> dict[str, Any]:
+    """A call that asks for approval."""
+    return {"tool": "write_file", "args": {"path": path, "content": "hello"}}
+
+
+READ = {"tool": "read_file", "args": {"path": "there.txt"}}
+JOBS: dict[str, tuple[Script, dict[str, Any]]] = {
+    "tools": (script({"say": "I look.", "calls": [READ, READ]}, {"calls": [READ]}, {"say": "bye"}), {}),
+    "approvals": (
+        script({"calls": [write("a.txt"), READ, write("b.txt")]}, {"calls": [write("c.txt")]}, {"say": "bye"}),
+        {"approvals": {"expires": "1h"}},
+    ),
+    "folded": (
+        script({"repeat": 4, "calls": [READ, {"tool": "nonesuch"}]}, {"say": "bye"}),
+        {"recurse": "history"},
+    ),
+    "aborted": (script({"calls": [write("a.txt"), READ]}, {"say": "never"}), {}),
+}
+
+
+async def steer(name: str, job: Job) -> None:
+    """Do to the job what its history is to hold."""
+    choices = ["approve", "edit", "reject"]
+    async for event in job.events():
+        if event.type != EventType.APPROVAL_REQUESTED:
+            continue
+        if name == "aborted":
+            await job.pause(by="recorder")
+            await job.inject("a last word", by="recorder")
+            await job.abort(by="recorder", reason="recorded")
+            continue
+        choice = choices.pop(0)
+        edited = {"path": "edited.txt", "content": "edited"} if choice == "edit" else None
+        await job.decide(event.data["approval_id"], choice, edited_arguments=edited, by="recorder")
+
+
+def without_place(value: Any) -> Any:
+    """Take out the names of the machine and the process that recorded."""
+    if isinstance(value, dict):
+        return {key: without_place(item) for key, item in value.items() if key not in ("identity", "workerVersion")}
+    if isinstance(value, list):
+        return [without_place(item) for item in value]
+    return "recorder" if isinstance(value, str) and MACHINE in value else value
+
+
+async def record(name: str, loom: Loom, folder: Path) -> None:
+    """Run one job and write the histories of its runs, with its plan."""
+    told, fields = JOBS[name]
+    workdir = folder / name
+    workdir.mkdir()
+    (workdir / "there.txt").write_text("something\n")
+    async with running(told) as url:
+        environment = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
+        runtime = Runtime(loom.store, ToolRegistry.load(), folder, environment=environment)
+        async with make_worker(loom.client, runtime, QUEUE):
+            agent = Agent(name=name, model="scripted", tools=["read_file", "write_file"], **fields)
+            job = await loom.start(agent, "do it", workdir=workdir, job=f"recorded-{name}")
+            await steer(name, job)
+            result = await job.result()
+        await runtime.close()
+    runs = [without_place(json.loads(history.to_json())) for history in await histories(loom.client, job.id)]
+    row = await loom.store.read(lambda tx: tx.job(job.id))
+    assert row is not None
+    plan = await loom.store.read(lambda tx: tx.get_blob(row["plan"]))
+    (FOLDER / f"{name}.plan.json").write_bytes(plan)
+    text = json.dumps({"job": job.id, "status": result.status, "runs": runs}, indent=0, sort_keys=True)
+    (FOLDER / f"{name}.history.json").write_text(text + "\n")
+    print(f"{name}: {result.status}, {len(runs)} runs, {sum(len(run['events']) for run in runs)} events")
+
+
+async def main() -> None:
+    """Record every job on a server of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        async with small_server(folder) as server:
+            settings = Settings(address=server.address, namespace="default", task_queue=QUEUE)
+            async with connect(settings, store=str(folder / "loom.db")) as loom:
+                for name in JOBS:
+                    await record(name, loom, folder)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
