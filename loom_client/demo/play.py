@@ -7,19 +7,20 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from loom_client.cli.follow import Follower, make_watcher
 from loom_client.client import Loom
 from loom_client.connection import connect
-from loom_client.demo.place import Place, claimed
+from loom_client.demo.place import Place
 from loom_client.demo.scene import Scene
 from loom_client.demo.summary import print_summary
 from loom_client.demo.worker_process import WorkerProcess
 from loom_client.dev_server import DevServer
 from loom_client.fake_model import load_script, running
+from loom_client.progress import Progress
 from loom_client.render import Paper, Timeline
 from loom_client.settings import Settings
-from loom_client.temporal_binary import find_temporal
 from loom_dsl.agent import Agent, load_agent
 
 TASK = "Find out how this code base is laid out, and write a short report about it to {report}."
@@ -42,34 +43,56 @@ class Model:
     said: str
 
 
-async def play(paper: Paper) -> bool:
+async def play(paper: Paper, place: Place, binary: Path) -> bool:
     """Show the demo; whether the job was completed.
+
+    Args:
+        paper: Where it is shown.
+        place: Where it happens.
+        binary: The Temporal CLI.
 
     Raises:
         LoomError: Something that it needs is missing, or failed.
     """
     began = time.monotonic()
-    with claimed() as place:
-        paper.line("Loom: an agent at work on its own source code, while its worker is killed twice", "bold")
-        binary = find_temporal()
-        async with contextlib.AsyncExitStack() as stack:
-            model = await stack.enter_async_context(_model(place))
-            paper.line(f"model   {model.said}", hang=8)
-            server = DevServer(binary=binary, port=0, http_port=0, headless=True, db=place.folder / "temporal.db")
-            await stack.enter_async_context(server)
-            paper.line(f"server  Temporal's development server at {server.address}, {place.short(server.db)}", hang=8)
-            settings = Settings(
-                address=server.address, namespace="default", task_queue="demo", store=str(place.folder / "loom.db")
-            )
-            loom = await stack.enter_async_context(connect(settings))
-            arguments = ["--tools", "board", "--root", str(place.checkout)]
-            worker = WorkerProcess(settings, arguments, place.examples, place.folder / "worker.log", model.env)
-            stack.callback(worker.kill)
+    paper.line("Loom: an agent at work on its own source code, while its worker is killed twice", "bold")
+    async with contextlib.AsyncExitStack() as stack:
+        model = await stack.enter_async_context(_model(place))
+        paper.line(f"model   {model.said}", hang=8)
+        server = DevServer(binary=binary, port=0, http_port=0, headless=True, db=place.folder / "temporal.db")
+        stack.push_async_callback(server.stop)
+        async with _patience("Starting a Temporal server"):
+            await server.start()
+        paper.line(f"server  Temporal's development server at {server.address}, {place.short(server.db)}", hang=8)
+        settings = Settings(
+            address=server.address, namespace="default", task_queue="demo", store=str(place.folder / "loom.db")
+        )
+        loom = await stack.enter_async_context(connect(settings))
+        arguments, log = ["--tools", "board", "--root", str(place.checkout)], place.folder / "worker.log"
+        worker = WorkerProcess(settings, arguments, place.examples, log, model.env)
+        stack.callback(worker.kill)
+        async with _patience("Starting a worker"):
             seconds = await worker.start()
-            paper.line(
-                f"worker  worker 1 started in {seconds:.1f} s, {place.short(place.folder / 'worker.log')}", hang=8
-            )
-            return await _perform(paper, place, loom, worker, model, began)
+        paper.line(f"worker  worker 1 started in {seconds:.1f} s, {place.short(log)}", hang=8)
+        return await _perform(paper, place, loom, worker, model, began)
+
+
+@contextlib.asynccontextmanager
+async def _patience(what: str) -> AsyncIterator[None]:
+    """Show that something takes long, when it does."""
+    progress = Progress(what)
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            progress.tick()
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        progress.done()
 
 
 async def _perform(paper: Paper, place: Place, loom: Loom, worker: WorkerProcess, model: Model, began: float) -> bool:

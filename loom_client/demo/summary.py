@@ -1,7 +1,10 @@
 """The end of the demo: the report, the figures, and where to look next."""
 
 import asyncio
+import shutil
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_client.client import Loom
@@ -120,15 +123,23 @@ async def _history(loom: Loom, job: str, expected: int) -> History:
 
 
 def _next(place: Place, job: str) -> list[str]:
-    store = place.short(place.folder / "loom.db")
+    loom, store = _command(place), place.short(place.folder / "loom.db")
     server = place.short(place.folder / "temporal.db")
     return [
-        f"  loom show {job} --store {store}",
+        f"  {loom} show {job} --store {store}",
         "    every turn, entry and effect of this job",
-        f"  loom dev --no-worker --db {server}",
+        f"  {loom} dev --no-worker --db {server}",
         "    the job's Temporal runs, in Temporal's own web console",
-        "  loom graph loom.tt",
+        f"  {loom} graph loom.tt",
         "    one turn of an agent, drawn; examples/researcher.yaml is the agent of this demo",
-        "  loom init hello",
+        f"  {loom} init hello",
         "    a first agent of your own, in five minutes",
     ]
+
+
+def _command(place: Place) -> str:
+    """How a reader at the checkout's top calls ``loom``: it may be in a virtual environment that is not active."""
+    beside = Path(sys.executable).parent / "loom"
+    if shutil.which("loom") is not None or not beside.exists():
+        return "loom"
+    return place.short(beside) if beside.is_relative_to(place.checkout) else str(beside)

@@ -75,8 +75,8 @@ def test_the_job_survives_both_kills_and_everything_happens_once(checkout: Path)
     before, began = contents(checkout), time.monotonic()
     with start(checkout) as demo:
         out, err = demo.communicate(timeout=120)
-    assert (demo.returncode, err) == (0, ""), err + out
-    assert time.monotonic() - began < 60
+    assert (demo.returncode, _without_progress(err)) == (0, ""), err + out
+    assert time.monotonic() - began < 90  # 17 s on an idle machine
     for told in (
         "none is configured, so this one is a script",
         "● turn 5  depth 4",
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_everything_that_was_started(checkout: Path, moment: str) ->
         _read_until(demo, moment)
         demo.send_signal(signal.SIGINT)
         _, err = demo.communicate(timeout=30)
-    assert (demo.returncode, err.strip()) == (130, "interrupted")
+    assert (demo.returncode, _without_progress(err)) == (130, "interrupted")
     assert _none_left(checkout, within=2)
 
 
@@ -143,7 +143,7 @@ steps:
         demo = start(checkout, OPENAI_BASE_URL=url, OPENAI_MODEL="some-model")
         with demo:
             out, err = await _communicate(demo)
-    assert (demo.returncode, err) == (0, ""), err + out
+    assert (demo.returncode, _without_progress(err)) == (0, ""), err + out
     assert "model   some-model, at the endpoint of your environment" in out
     assert "script" not in out.partition("demo-")[0]
     assert out.count("  rejected by approve.py") == 2
@@ -198,6 +198,11 @@ def _read_until(demo: "subprocess.Popen[str]", text: str) -> None:
         if text in line:
             return
     raise AssertionError(f"{text!r} was not shown:\n{said}")
+
+
+def _without_progress(said: str) -> str:
+    """What was said beside the progress of starting, which a slow machine shows."""
+    return "\n".join(line for line in said.splitlines() if line and not line.startswith("Starting a "))
 
 
 def _none_left(checkout: Path, within: float) -> bool:
