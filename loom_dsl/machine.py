@@ -59,6 +59,8 @@ class Machine:
         self.commands: list[Command] = []
         self.side_work: dict[str, Any] = {}
         """Activities in flight that belong to no token (flushes, looking up a signal's time)."""
+        self.free_items: dict[str, tuple[int, set[int]]] = {}
+        """What `admitted` has found out about maps in progress; derived, so not part of the state."""
         self.draining = False
         self.at_boundary = False
         self.over = False
@@ -205,7 +207,7 @@ class Machine:
             if other is not token and other.frame == token.frame and other.source == token.node:
                 other.source, other.value = "", outputs.get(token.node)
         outputs[token.node] = result
-        token.source, token.value = token.node, None
+        token.source, token.value, token.status = token.node, None, READY
 
     def leave_phase(self) -> None:
         """Tell that the phase is over in which the last token was."""
@@ -270,6 +272,7 @@ class Machine:
         elif token.doomed:
             doomed_is_gone(self, token)
         else:
+            token.status = READY
             self.fail_node(token, failed.code, failed.message)
 
     # -- after every input -------------------------------------------------------------------------
@@ -304,6 +307,7 @@ class Machine:
                 if token.at not in self.state.tokens or token.status != READY or self._held():
                     continue
                 if not self._may_enter(token):
+                    moved = moved or token.at not in self.state.tokens
                     continue
                 steps, moved = steps + 1, True
                 if steps > MOST_STEPS:
@@ -314,7 +318,7 @@ class Machine:
         return None
 
     def _may_enter(self, token: Token) -> bool:
-        if isinstance(self.node(token), Recurse):
+        if not token.frame and isinstance(self.node(token), Recurse):
             # The turn ends for all of it. What is in flight reports first: its name comes again in the next turn.
             for other in self.state.in_order():
                 if other is not token:

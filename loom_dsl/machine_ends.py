@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import CancelActivity, CancelTimer, Failure, Finish, RunActivity
-from loom_dsl.machine_state import RUNNING, WAITING, Token
+from loom_dsl.machine_state import RUNNING, WAITING, Token, natural
 from loom_dsl.states import RunState
 
 if TYPE_CHECKING:
@@ -46,19 +46,22 @@ def drop(machine: "Machine", token: Token) -> None:
 
 def drop_frame(machine: "Machine", key: str) -> None:
     """Take away a frame, what runs in it, and the frames of its maps."""
-    for token in machine.state.in_order():
-        if token.frame == key or token.frame.startswith(key + "/"):
-            drop(machine, token)
+    inside = [t for t in machine.state.tokens.values() if t.frame == key or t.frame.startswith(key + "/")]
+    for token in sorted(inside, key=lambda token: natural(token.at)):
+        drop(machine, token)
     sweep(machine)
 
 
 def sweep(machine: "Machine") -> None:
     """Remove the frames in which and below which no token is left."""
-    state = machine.state
-    taken = {token.frame for token in state.tokens.values()}
-    for key in [key for key in state.frames if key]:
-        if not any(frame == key or frame.startswith(key + "/") for frame in taken):
-            del state.frames[key]
+    state, live = machine.state, {""}
+    for token in state.tokens.values():
+        frame = token.frame
+        while frame not in live:
+            live.add(frame)
+            frame = frame.rpartition("/")[0]
+    for key in [key for key in state.frames if key not in live]:
+        del state.frames[key]
 
 
 def place_abort(machine: "Machine") -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph import Barrier, Map
 from loom_dsl.machine_ends import drop_frame, sweep
@@ -23,8 +24,13 @@ def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]
         raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_ITEMS}")
     if not items:
         return machine.complete(token, [])
+    token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
+    if node.map.barrier is not None:
+        limit = machine.mapped(token, "barrier.limit", node.map.barrier.limit, names)
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise ExpressionError(f"the limit of `{token.node}` is {str(limit)[:60]}; it is a whole number from 1")
+        token.data |= {"limit": limit, "past": []}
     token.status = MAPPING
-    token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0, "past": []}
     return _fill_window(machine, token, node)
 
 
@@ -43,6 +49,8 @@ def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> 
     data = token.data
     data["results"][index] = result
     data["done"].append(index)
+    if index in data.get("past", ()):
+        data["past"].remove(index)
     node = machine.node(token)
     assert isinstance(node, Map)
     if len(data["done"]) == len(data["items"]):
@@ -87,32 +95,53 @@ def admitted(machine: "Machine", token: Token) -> bool:
     of them is exclusive and their keys are equal or one of them has none.
 
     Raises:
-        ExpressionError: The barrier's limit, `exclusive` or `key` cannot be told.
+        ExpressionError: The barrier's `exclusive` or `key` cannot be told.
     """
     barrier = barrier_at(machine, token)
     if barrier is None:
         return True
     frame = machine.state.frames[token.frame]
     owner = machine.state.tokens[frame.parent]
-    data, done = owner.data, set(owner.data["done"])
-    if frame.index in data["past"]:
+    past = owner.data["past"]
+    if frame.index in past:
         return True
-    limit = machine.mapped(owner, "barrier.limit", barrier.limit)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ExpressionError(f"the limit of `{owner.node}` is {limit!r}; it is a whole number from 1")
-    if len([index for index in data["past"] if index not in done]) >= limit:
+    if len(past) >= owner.data["limit"] or frame.index not in _free(machine, owner, barrier):
         return False
-    exclusive, key = condition(barrier.exclusive), condition(barrier.key)
-
-    def traits(index: int) -> tuple[bool, Any]:
-        names = {"item": data["items"][index], "index": index}
-        return bool(exclusive.evaluate(names)), key.evaluate(names)
-
-    alone, own = traits(frame.index)
-    for earlier in range(frame.index):
-        if earlier not in done:
-            other_alone, other = traits(earlier)
-            if (alone or other_alone) and (own is None or other is None or own == other):
-                return False
-    data["past"].append(frame.index)
+    past.append(frame.index)
     return True
+
+
+def _free(machine: "Machine", owner: Token, barrier: Barrier) -> set[int]:
+    """The items that wait for no earlier one. That changes only when an item is done, so it is kept until then."""
+    done = owner.data["done"]
+    known = machine.free_items.get(owner.at)
+    if known is not None and known[0] == len(done):
+        return known[1]
+    settled, free = set(done), set[int]()
+    earlier, alone = _Keys(), _Keys()
+    for index, item in enumerate(owner.data["items"][: owner.data["next"]]):
+        if index in settled:
+            continue
+        names = {"item": item, "index": index}
+        exclusive, key = condition(barrier.exclusive).evaluate(names), condition(barrier.key).evaluate(names)
+        named = None if key is None else canonical_json(key)
+        if not (earlier if exclusive else alone).conflict(named):
+            free.add(index)
+        earlier.add(named)
+        if exclusive:
+            alone.add(named)
+    machine.free_items[owner.at] = (len(done), free)
+    return free
+
+
+class _Keys:
+    """Keys of earlier items; None conflicts with every key."""
+
+    def __init__(self) -> None:
+        self.names: set[str | None] = set()
+
+    def add(self, name: str | None) -> None:
+        self.names.add(name)
+
+    def conflict(self, name: str | None) -> bool:
+        return bool(self.names) and (name is None or None in self.names or name in self.names)

@@ -5,6 +5,7 @@ Keys are short and defaults are left out, because every byte of a workflow's inp
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from loom_dsl.outbox import Outbox
@@ -179,6 +180,7 @@ class MachineState:
         return sorted(self.tokens.values(), key=lambda token: natural(token.at))
 
 
-def natural(text: str) -> list[Any]:
+@lru_cache(maxsize=8192)
+def natural(text: str) -> tuple[Any, ...]:
     """Sort key under which item 2 comes before item 10."""
-    return [int(part) if part.isdigit() else part for part in _DIGITS.split(text)]
+    return tuple(int(part) if part.isdecimal() else part for part in _DIGITS.split(text))
