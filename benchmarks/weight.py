@@ -50,18 +50,20 @@ class Weighed:
 
 async def weigh_bytes(stand: Stand, *, full: bool) -> Table:
     """Weigh what jobs leave behind: per turn, over many turns, and after a large opening."""
-    side, other = await stand.loom("bytes"), await stand.hand_written()
+    other = await stand.hand_written()
     table = Table("Durable bytes", ["", "history", "store", "KB/turn", "streamed text KB/turn", "aim"])
     for workload in (PLAIN, LARGE):
         own = workload.size
         for policy in ("per_turn", "adaptive"):
+            # A store of its own: equal contents are stored once, so a second job would find the first one's.
+            side = await stand.loom(f"{policy}-{own}")
             weighed = await _weigh(side, LoomJobs(side, policy), workload)
             beyond = weighed.total / workload.turns - own
             name = f"Loom {policy}, {workload.turns} turns, results of {own} bytes"
             table.rows.append(_row(name, weighed, workload.turns, aim(beyond / KIB, 8, form=".0f")))
         size = await _loop_history(other, workload)
         table.rows.append(_row(f"(b), {workload.turns} turns, results of {own} bytes", size, workload.turns, ""))
-    opening = _opening()
+    opening, side = _opening(), await stand.loom("opening")
     weighed = await _weigh(side, LoomJobs(side, "per_turn"), PLAIN, RunInput(input_messages=tuple(opening)))
     table.rows.append(
         _row("Loom per_turn, 100 turns after 800 KB", weighed, 100, aim(weighed.total / MIB, 3, form=".0f") + " MB")
@@ -72,7 +74,7 @@ async def weigh_bytes(stand: Stand, *, full: bool) -> Table:
         "History: all runs of the job, by the server's own count. The aim of 8 KB a turn is beyond the result's own "
         "bytes, which are in KB/turn here. Text of the tools is pseudo-random words, which deflate to about half."
     )
-    table.notes.append(await _flatness(side, THOUSAND if full else PLAIN))
+    table.notes.append(await _flatness(await stand.loom("flat"), THOUSAND if full else PLAIN))
     return table
 
 
@@ -159,8 +161,8 @@ async def _sizes_at(side: LoomSide, job: Job, turns: tuple[int, ...]) -> list[in
 
 def _opening() -> list[dict[str, Any]]:
     count, size = 160, OPENING_BYTES // 160
-    roles = ("user", "assistant")
-    messages = [{"role": roles[n % 2], "content": text_of(f"opening {n}", size)} for n in range(count)]
+    # All of them a user's: the scripted model counts the assistant's to know its step.
+    messages = [{"role": "user", "content": text_of(f"opening {n}", size)} for n in range(count)]
     return [*messages, {"role": "user", "content": "Look everything up."}]
 
 
