@@ -1,0 +1,70 @@
+"""The benchmarks can be run: their script is one, their tools do what the contestants expect, the plain loop ends."""
+
+import pytest
+
+from benchmarks import starting, weight
+from benchmarks.loop import Steps
+from benchmarks.report import Table, aim
+from benchmarks.speed import LANES
+from benchmarks.tools import text_of
+from benchmarks.workload import Workload, script
+from loom_client.fake_model import FakeModel, running
+from loom_dsl.document import load_document, validate_model
+from loom_dsl.script import Script
+
+WORKLOADS = [w for lane in LANES.values() for w in lane.workloads] + weight.WORKLOADS + starting.WORKLOADS
+
+
+def scripted(*workloads: Workload) -> Script:
+    return validate_model(load_document(script(workloads), "script", kinds=("fake-model",)), Script)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.model)
+def test_the_model_calls_the_tool_for_as_many_turns_as_the_workload_says_and_then_answers(workload: Workload) -> None:
+    model = scripted(*WORKLOADS)
+    last, answer = (model.step(n, model=workload.model) for n in (workload.turns - 1, workload.turns))
+    assert [call.tool for call in last.calls] == [workload.tool] * workload.width
+    assert not answer.calls
+    assert answer.say
+
+
+async def test_the_plain_loop_asks_once_a_turn_and_once_for_the_answer() -> None:
+    workload = Workload(turns=1)
+    model = FakeModel(scripted(workload))
+    async with running(model) as url:
+        answer = await Steps({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}).run(workload)
+    assert answer == "That is all."
+    assert [request.messages for request in model.requests] == [2, 4]
+
+
+async def test_a_workload_that_the_model_does_not_know_fails_instead_of_ending_early() -> None:
+    model = FakeModel(scripted(Workload(turns=1)))
+    async with running(model) as url:
+        with pytest.raises(Exception, match="404"):
+            await Steps({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}).run(Workload(turns=2))
+
+
+def test_texts_have_their_size_and_differ_by_their_seed() -> None:
+    assert len(text_of("a", 5_000)) == 5_000
+    assert text_of("a", 5_000) != text_of("b", 5_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "said"), [(1.2, False, "≤ 1.20 ✓"), (1.21, False, "≤ 1.20 ✗"), (1.19, True, "≥ 1.20 ✗")]
+)
+def test_a_table_says_whether_an_aim_is_met(value: float, least: bool, said: str) -> None:
+    assert aim(value, 1.2, least=least) == said
+
+
+def test_a_table_is_aligned_markdown() -> None:
+    table = Table("Time", ["", "ms"], [["short", "1"], ["a longer one", "12.5"]], notes=["A note."])
+    assert table.markdown().splitlines() == [
+        "## Time",
+        "",
+        "|              |   ms |",
+        "|--------------|------|",
+        "| short        |    1 |",
+        "| a longer one | 12.5 |",
+        "",
+        "A note.",
+    ]
