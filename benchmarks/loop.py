@@ -50,6 +50,11 @@ class Steps:
         """Run a tool."""
         return str(TOOLS[name].function(**json.loads(arguments)))
 
+    async def aclose(self) -> None:
+        """Close the connections to the model."""
+        if self._endpoint is not None:
+            await self._endpoint.aclose()
+
     async def run(self, workload: Workload) -> str:
         """Run the loop to its end, in this process and with nothing kept."""
         messages = opening(workload)

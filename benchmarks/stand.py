@@ -32,12 +32,12 @@ class Loop:
     name = "(a) plain asyncio loop"
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self._steps = Steps(environment)
+        self.steps = Steps(environment)
         self.pid = os.getpid()
 
     async def run(self, workload: Workload) -> None:
         """Do one job."""
-        await self._steps.run(workload)
+        await self.steps.run(workload)
 
 
 class HandWritten:
@@ -144,7 +144,9 @@ class Stand:
 
     def loop(self) -> Loop:
         """Give contestant (a)."""
-        return Loop(self.environment)
+        loop = Loop(self.environment)
+        self._stack.push_async_callback(loop.steps.aclose)
+        return loop
 
     async def hand_written(self) -> HandWritten:
         """Start the worker of contestant (b)."""

@@ -1,5 +1,7 @@
 """The benchmarks can be run: their script is one, their tools do what the contestants expect, the plain loop ends."""
 
+from contextlib import aclosing
+
 import pytest
 
 from benchmarks import starting, weight
@@ -10,6 +12,7 @@ from benchmarks.tools import text_of
 from benchmarks.workload import Workload, script
 from loom_client.fake_model import FakeModel, running
 from loom_dsl.document import load_document, validate_model
+from loom_dsl.errors import ModelRequestRefused
 from loom_dsl.script import Script
 
 WORKLOADS = [w for lane in LANES.values() for w in lane.workloads] + weight.WORKLOADS + starting.WORKLOADS
@@ -17,6 +20,10 @@ WORKLOADS = [w for lane in LANES.values() for w in lane.workloads] + weight.WORK
 
 def scripted(*workloads: Workload) -> Script:
     return validate_model(load_document(script(workloads), "script", kinds=("fake-model",)), Script)
+
+
+def plain_loop(url: str) -> aclosing[Steps]:
+    return aclosing(Steps({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.model)
@@ -31,17 +38,17 @@ def test_the_model_calls_the_tool_for_as_many_turns_as_the_workload_says_and_the
 async def test_the_plain_loop_asks_once_a_turn_and_once_for_the_answer() -> None:
     workload = Workload(turns=1)
     model = FakeModel(scripted(workload))
-    async with running(model) as url:
-        answer = await Steps({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}).run(workload)
+    async with running(model) as url, plain_loop(url) as steps:
+        answer = await steps.run(workload)
     assert answer == "That is all."
     assert [request.messages for request in model.requests] == [2, 4]
 
 
 async def test_a_workload_that_the_model_does_not_know_fails_instead_of_ending_early() -> None:
     model = FakeModel(scripted(Workload(turns=1)))
-    async with running(model) as url:
-        with pytest.raises(Exception, match="404"):
-            await Steps({"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}).run(Workload(turns=2))
+    async with running(model) as url, plain_loop(url) as steps:
+        with pytest.raises(ModelRequestRefused, match="404"):
+            await steps.run(Workload(turns=2))
 
 
 def test_texts_have_their_size_and_differ_by_their_seed() -> None:
