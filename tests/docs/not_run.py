@@ -1,0 +1,10 @@
+"""The blocks of the documentation that no test runs, and why: page, the block's first line, reason."""
+
+NOT_RUN = {
+    (
+        "README.md",
+        "make demo   # an agent that survives kills and waits for your approval",
+    ): "is the test command itself, and what has tests of its own",
+    ("README.md", ". .venv/bin/activate"): "tests run in the environment that they were started in",
+    ("README.md", "docker build -t loom ."): "needs Docker and a registry",
+}

@@ -1,0 +1,190 @@
+"""Somebody who reads a page and does what it says, in a directory and with a server of their own."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from loom_client.dev_claims import free_port
+from loom_client.temporal_binary import find_temporal
+from tests.docs.markdown import Block
+
+PATIENCE = 30.0
+QUESTION = b"[l]ater?"
+READY = re.compile(r"(?m)^http://|^worker ready")
+"""What a command prints that goes on in the background, when it can be used."""
+_PROJECT = "loom init .\n"
+_MODEL = "loom fake-model --script script.yaml --port 8126\n"
+_DEV = "OPENAI_BASE_URL=http://127.0.0.1:8126/v1 loom dev --tools tools\n"
+
+
+class Reader:
+    """Follows one page. The ports that the page names are replaced by free ones.
+
+    Args:
+        folder: Where everything happens.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self._state = folder / "state"
+        self._bin = folder / "bin"
+        for place in (self.home, self._state, self._bin):
+            place.mkdir()
+        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126)}
+        self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._shell = self._state / "shell"
+        self._shell.write_text(f"cd {self.home}\n")
+        self._make_commands()
+        self.output = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, _ in reversed(self._background):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process, _ in reversed(self._background):
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def begin_project(self) -> None:
+        """Do what the README's first agent does."""
+        self._run(_PROJECT)
+        self._start(_MODEL)
+        self._start(_DEV)
+
+    def follow(self, block: Block) -> None:
+        """Run a block of commands or of Python."""
+        if block.language == "python":
+            (self._state / "block.py").write_text(self.with_own_ports(block.text))
+            self._run(f"python {self._state / 'block.py'}\n")
+        elif "background" in block.words:
+            self._start(block.text)
+        elif "answer" in block.options:
+            self._run_at_terminal(block.text, block.options["answer"])
+        elif "retry" in block.words:
+            self._run_until_it_succeeds(block.text)
+        else:
+            self._run(block.text)
+
+    def path(self, name: str) -> Path:
+        """Give a file as the page names it."""
+        found = re.search(r"(?m)^cd (.*)$", self._shell.read_text())
+        assert found is not None
+        return Path(found[1].strip("'\"")) / name
+
+    def with_own_ports(self, text: str) -> str:
+        """Replace the page's ports."""
+        return re.sub(r"\b(7233|7243|8126)\b", lambda found: self._ports[found[1]], text)
+
+    def _run(self, text: str) -> None:
+        command = self._script(text)
+        ended = subprocess.run(command, env=self._env(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.output = ended.stdout + ended.stderr
+        assert ended.returncode == 0, self._tell(text, ended.returncode, self.output)
+
+    def _run_until_it_succeeds(self, text: str) -> None:
+        end = time.monotonic() + 20
+        while True:
+            try:
+                return self._run(text)
+            except AssertionError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+
+    def _run_at_terminal(self, text: str, answer: str) -> None:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            self._script(text), env={**self._env(), "TERM": "dumb"}, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        said, answered, end = b"", False, time.monotonic() + PATIENCE
+        try:
+            while time.monotonic() < end:
+                if not select.select([ours], [], [], 0.1)[0]:
+                    continue
+                try:
+                    said += os.read(ours, 65536)
+                except OSError:  # the other side is closed
+                    break
+                if not answered and QUESTION in said:
+                    answered = True
+                    os.write(ours, f"{answer}\n".encode())
+            self.output = said.decode().replace("\r\n", "\n")
+            assert answered, f"it never asked:\n{self.output}"
+            status = process.wait(PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+        assert status == 0, self._tell(text, status, self.output)
+
+    def _start(self, text: str) -> None:
+        log = self._state / f"background-{len(self._background)}"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                self._script(text, keep=False), env=self._env(), stdout=out, stderr=out, start_new_session=True
+            )
+        self._background.append((process, log))
+        end = time.monotonic() + PATIENCE
+        while not READY.search(log.read_text()):
+            assert process.poll() is None, self._tell(text, process.returncode, log.read_text())
+            assert time.monotonic() < end, f"this was not ready in {PATIENCE:g} s:\n{text}\n{log.read_text()}"
+            time.sleep(0.05)
+
+    def _script(self, text: str, *, keep: bool = True) -> list[str]:
+        """Give the command that runs a text where the block before it stopped; and remembers where it stops."""
+        keeping = f"export -p > {self._shell}; echo \"cd '$PWD'\" >> {self._shell}\n" if keep else ""
+        script = f". {self._shell}\nset -aeuo pipefail\n{self.with_own_ports(text)}\nset +a\n{keeping}"
+        return ["bash", "-c", script]
+
+    def _tell(self, text: str, status: int, output: str) -> str:
+        logs = "\n".join(f"--- {log.name}:\n{log.read_text()[-2_000:]}" for _, log in self._background)
+        return f"this ended with {status}:\n{text}\n--- it printed:\n{output}\n{logs}"
+
+    def _env(self) -> dict[str, str]:
+        ours = ("LOOM_", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "OPENAI_", "FORCE_COLOR")
+        address = f"127.0.0.1:{self._ports['7233']}"
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith(ours)},
+            "PATH": os.pathsep.join([str(self._bin), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "XDG_STATE_HOME": str(self._state),
+            "LOOM_ADDRESS": address,
+            "TEMPORAL_ADDRESS": address,
+            "COLUMNS": "120",
+            "NO_COLOR": "1",
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
+
+    def _make_commands(self) -> None:
+        """Put `loom` and `temporal` on PATH: these sources', and the one that Loom finds."""
+        port, http = (self._ports[name] for name in ("7233", "7243"))
+        dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
+        loom = f'if [ "$1" = dev ]; then set -- "$@" {dev}; fi\nexec {sys.executable} -P -m loom_client.cli "$@"\n'
+        for name, text in {"loom": loom, "temporal": f'exec {find_temporal()} "$@"\n'}.items():
+            file = self._bin / name
+            file.write_text(f"#!/bin/sh\n{text}")
+            file.chmod(0o755)
+
+
+def shown(expected: str, output: str) -> bool:
+    """Say whether each line of a text is in the output, in order; … stands for anything in a line."""
+    lines = iter(output.split("\n"))
+    for line in expected.rstrip("\n").split("\n"):
+        pattern = re.compile(".*".join(re.escape(part) for part in line.split("…")))
+        if not any(pattern.match(found) for found in lines):
+            return False
+    return True
