@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from commands import commands
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
@@ -272,6 +273,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "run-result": fields(RunResult, RunUsage),
     "tool": attributes(Tool),
     "tool-context": attributes(ToolContext),
+    "commands": commands,
     "events": lambda: table(EVENT_HEAD, _events()),
     "errors": lambda: table(ERROR_HEAD, _errors()),
     "settings": lambda: table(("variable", "default", "meaning"), _settings()),
