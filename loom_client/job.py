@@ -17,10 +17,12 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError, TerminatedError
 
+from activities.conclude import MOST_ANSWER
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
 from loom_dsl.events import Event, EventType, decode
 from loom_dsl.run import ErrorInfo, RunResult
 from loom_store.store import Store
+from loom_store.transaction import Transaction
 
 ANSWER_SECONDS = 5.0
 """How long to wait for the workflow to confirm before a signal is sent in place of the update."""
@@ -28,6 +30,8 @@ POLL_SECONDS = 0.05
 LONGEST_POLL = 0.5
 CHECK_SECONDS = 5.0
 """How often a watcher asks the server whether a silent job is still open."""
+AWAY_SECONDS = 120.0
+"""How long a server may be away until nobody waits for it any more; a restart takes seconds."""
 FINAL_STATES = ("completed", "failed", "aborted")
 
 
@@ -63,13 +67,20 @@ class Job:
             NotFoundError: The server does not know the job.
             JobGone: It was ended outside Loom.
         """
-        try:
-            raw = await self.handle.result()
-        except WorkflowFailureError as error:
-            return await self._failed(error)
-        except temporalio.service.RPCError as error:
-            raise self._not_found(error) from None
-        return RunResult.model_validate(raw)
+        away = asked = time.monotonic()
+        while True:
+            try:
+                return await self._whole(RunResult.model_validate(await self.handle.result()))
+            except WorkflowFailureError as error:
+                return await self._failed(error)
+            except temporalio.service.RPCError as error:
+                now = time.monotonic()
+                if now - asked > CHECK_SECONDS * 3:  # it answered in between: the client itself tries for ten seconds
+                    away = now
+                if error.status not in _AWAY or now - away > AWAY_SECONDS:
+                    raise self._not_found(error) from None
+                await asyncio.sleep(LONGEST_POLL)
+                asked = time.monotonic()
 
     async def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
         """Give the job's events from an offset on, and go on until the job has ended.
@@ -185,12 +196,19 @@ class Job:
     async def _failed(self, error: WorkflowFailureError) -> RunResult:
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.details:
-            return RunResult.model_validate(cause.details[0])
+            return await self._whole(RunResult.model_validate(cause.details[0]))
         if isinstance(cause, ApplicationError):
             info = ErrorInfo(code=cause.type or "failed", message=cause.message)
             return RunResult(session_id="", run_id=self.id, status="failed", error=info)
         what = "was terminated on the server" if isinstance(cause, TerminatedError) else f"ended: {cause}"
         raise JobGone(f"job {self.id} {what}") from None
+
+    async def _whole(self, result: RunResult) -> RunResult:
+        """Put a long answer back, which the workflow's own result only begins."""
+        if len(result.answer) <= MOST_ANSWER:
+            return result
+        answer = await self._store.read(lambda tx: _last_answer(tx, result.session_id, self.id))
+        return result.model_copy(update={"answer": answer or result.answer})
 
     async def _is_open(self) -> bool:
         try:
@@ -205,6 +223,16 @@ class Job:
         if "completed" in error.message:
             return ConflictError(f"job {self.id} has already ended")
         return NotFoundError(f"the server does not know a running job {self.id}")
+
+
+def _last_answer(tx: Transaction, session: str, job: str) -> str:
+    for entry in reversed(tx.read_entries(session)):
+        if entry.job == job and entry.content_digest and entry.head.get("role") == "assistant":
+            return tx.get_blob(entry.content_digest).decode()
+    return ""
+
+
+_AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 def _is_missing(error: temporalio.service.RPCError) -> bool:

@@ -76,3 +76,20 @@ async def approved(house: House, agent: Any) -> Any:
     job = await house.start(agent)
     await job.decide(await house.approval(job), "approve", by="me")
     return await account(house.loom.store, job)
+
+
+@pytest.mark.nightly
+async def test_who_waits_for_a_result_outlasts_a_server_that_is_away(house: Opener, own_server: DevServer) -> None:
+    opened = await house(calling("put"), server=own_server)
+    async with opened.worker():
+        job = await opened.start(hold=True)
+        waiting = asyncio.create_task(job.result())
+        await eventually(lambda: lines(opened.workdir(job), BEGUN), 20)
+        killed = time.monotonic()
+        own_server.kill()
+        await eventually(lambda: time.monotonic() > killed + 16 or waiting.done(), 20)
+        assert not waiting.done()
+        await own_server.start()
+        opened.release(job)
+        assert (await waiting).status == "completed"
+    assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]

@@ -27,7 +27,7 @@ from worker import make_worker
 
 FOLDER = Path(__file__).parent
 QUEUE = "recording"
-MACHINE = socket.gethostname()
+MACHINE = f"@{socket.gethostname()}"
 USAGE = {"prompt": 100, "completion": 10}
 
 
