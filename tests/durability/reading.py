@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType as HistoryEvent
+from temporalio.api.failure.v1 import Failure
 from temporalio.client import Client, WorkflowHistory
 
 from loom_client.job import Job
@@ -110,13 +111,17 @@ async def histories(client: Client, job: str) -> list[WorkflowHistory]:
 
 
 def failed_tasks(runs: list[WorkflowHistory]) -> list[str]:
-    """Why workflow tasks failed, if any did."""
+    """Why workflow tasks failed, if any did: each with its causes."""
     return [
-        event.workflow_task_failed_event_attributes.failure.message
+        _messages(event.workflow_task_failed_event_attributes.failure)
         for run in runs
         for event in run.events
         if event.event_type == HistoryEvent.EVENT_TYPE_WORKFLOW_TASK_FAILED
     ]
+
+
+def _messages(failure: Failure) -> str:
+    return failure.message + (f" <- {_messages(failure.cause)}" if failure.HasField("cause") else "")
 
 
 def trace(runs: list[WorkflowHistory]) -> dict[str, list[tuple[str, str]]]:

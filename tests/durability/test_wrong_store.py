@@ -1,0 +1,32 @@
+"""A worker that was started with another store does no harm to a job."""
+
+import pytest
+
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_client.connection import temporal
+from loom_store.store import Store
+from tests.durability.conftest import Opener
+from tests.durability.reading import account, failed_tasks, histories
+from tests.support.external import REFERENCES
+from tests.support.waiting import eventually
+from worker import make_worker
+
+pytestmark = pytest.mark.server
+
+
+async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None:
+    opened = await house([{"say": "hello"}])
+    with Store.open(opened.folder / "another.db") as another:
+        client = await temporal(opened.settings, another)
+        runtime = Runtime(another, ToolRegistry.load(modules=[REFERENCES[0].partition(":")[0]]), opened.folder)
+        async with make_worker(client, runtime, opened.settings.task_queue):
+            job = await opened.start()
+
+            async def refused() -> list[str]:
+                return failed_tasks(await histories(opened.loom.client, job.id))
+
+            (message, *_) = await eventually(refused, 20)
+            assert "does not hold the plan" in message
+    async with opened.inside():
+        assert (await account(opened.loom.store, job)).status == "completed"
