@@ -8,6 +8,7 @@ from temporalio import activity
 from activities.observe import store_events
 from activities.runtime import Call, Runtime
 from activities.transcript import PRIVATE, Transcript
+from loom_dsl.canonical import digest
 from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.messages import CANCELLED, call_ids, close_orphans
 from loom_dsl.run import ErrorInfo, RecursionStats, RunResult, RunUsage
@@ -18,6 +19,7 @@ from loom_store.transaction import Transaction
 MOST_ANSWER = 32 * 1024
 """Characters of an answer in the workflow's result; a longer one is cut there and whole in the store."""
 MOST_RECURSIONS = 200
+_EMPTY = digest(b"")
 _LIMITS = {
     "max_iterations": "the limit of {0} iterations was reached",
     "max_tool_calls": "the limit of tool calls was reached",
@@ -67,7 +69,7 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
     fields = {key: value for key, value in given["turn"].items() if key in TurnState.model_fields}
     turn = TurnState.from_dict(fields)
     _close_orphans(tx, call, turn)
-    answer, digest = _answer(tx, call, turn)
+    answer, name, unfinished = _answer(tx, call)
     code = given.get("code")
     message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations)
     stats = RecursionStats.of_turn(turn)
@@ -80,12 +82,12 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
         error=ErrorInfo(code=code, message=message) if code else None,
         usage=RunUsage.of_turn(turn),
         recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MOST_RECURSIONS:]}),
-        partial=given["status"] != "completed",
+        partial=unfinished or given["status"] != "completed",
     )
     dumped = result.model_dump(mode="json", exclude_defaults=True)
     if tx.job(call.job) is not None:
         tx.update_job(call.job, result=dumped)
-    return {"result": dumped, "content": digest, "error": dumped.get("error")}
+    return {"result": dumped, "content": name, "error": dumped.get("error")}
 
 
 def _tail(tx: Transaction, session: str, start: int = 0) -> Sequence[Entry]:
@@ -111,9 +113,17 @@ def _close_orphans(tx: Transaction, call: Call, turn: TurnState) -> None:
         tx.append_entries(call.session, f"{call.job}/{owner.turn}/orphans", new)
 
 
-def _answer(tx: Transaction, call: Call, turn: TurnState) -> tuple[str, str]:
-    """The last text that the model wrote in this job, and its digest."""
+def _answer(tx: Transaction, call: Call) -> tuple[str, str, bool]:
+    """The last text that the model wrote in this job, its digest, and whether the model itself cut it off.
+
+    A model that has said everything beside its last calls may end with an empty message: the text is then before it.
+    """
     for entry in reversed(_tail(tx, call.session)):
-        if entry.job == call.job and entry.head.get("role") == "assistant" and entry.content_digest:
-            return tx.get_blob(entry.content_digest).decode(), entry.content_digest
-    return "", tx.put_blob(b"")
+        if (
+            entry.job == call.job
+            and entry.head.get("role") == "assistant"
+            and entry.content_digest not in (None, _EMPTY)
+        ):
+            cut = entry.head.get(PRIVATE, {}).get("finish") == "length"
+            return tx.get_blob(entry.content_digest).decode(), entry.content_digest, cut
+    return "", tx.put_blob(b""), False

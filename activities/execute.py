@@ -2,23 +2,29 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
 
 from activities.observe import store_events
-from activities.runtime import Call, Heartbeats, JobFacts, Runtime
+from activities.runtime import Call, JobFacts, Runtime
 from activities.stages import Calls
+from activities.tool_run import Raised, UnreadableResult, describe, run_function, text_of
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.errors import LoomError, OutcomeUnknown, PermissionDenied, ToolError, ToolTimeout
+from loom_dsl.errors import LoomError, OutcomeUnknown, PermissionDenied, StoreError, ToolError, ToolTimeout
 from loom_dsl.redaction import redact
-from loom_dsl.tools import Arguments, Tool, ToolContext
+from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import Effect
 from loom_store.transaction import Transaction
 
 LARGEST_OUTPUT = 8 * 1024 * 1024
 """Characters of a tool's output that are kept."""
+LARGEST_MESSAGE = 8_000
+"""Characters of a failure's message that enter the history."""
+_SMALL = 64 * 1024
+_OVERLAP = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +50,22 @@ class Execute:
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
         started = time.monotonic()
-        async with Heartbeats():
-            try:
-                run = await self._prepare(call, facts)
-                silent = run.tool.quick and run.tool.idempotent and not call.batches
-                effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
-                if effect is not None and not effect.created:
-                    return await self._earlier(run, effect)
-                output = await self._run(run)
-            except LoomError as error:
-                return {"ok": False, "code": error.code, "message": error.message, "ms": _ms(started)}
-            name = await self._runtime.store.write(lambda tx: self._settle(tx, run, output))
+        try:
+            run = await self._prepare(call, facts)
+            silent = run.tool.quick and run.tool.idempotent and not call.batches
+            effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
+            if effect is not None and not effect.created:
+                return await self._earlier(run, effect)
+            output = await self._run(run)
+            name = await self._runtime.keep(lambda tx: self._settle(tx, run, output))
+        except UnreadableResult as error:
+            message = self._masked(error.message)
+            await self._runtime.keep(lambda tx: self._settle(tx, run, message, note=UnreadableResult.code))
+            return {"ok": False, "code": error.code, "message": message, "ms": _ms(started)}
+        except StoreError:
+            raise
+        except LoomError as error:
+            return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
         return {"ok": True, "output": name, "ms": _ms(started)}
 
     async def _prepare(self, call: Call, facts: JobFacts) -> _Run:
@@ -85,51 +96,67 @@ class Execute:
     async def _earlier(self, run: _Run, effect: Effect) -> dict[str, Any]:
         """An attempt before this one began the effect: give its result, find out, or say that it is not known."""
         if effect.status == "settled" and effect.result_digest:
-            return {"ok": True, "output": effect.result_digest}
+            name = effect.result_digest
+            if effect.note == UnreadableResult.code:
+                told = (await self._runtime.store.read(lambda tx: tx.get_blob(name))).decode()
+                return {"ok": False, "code": effect.note, "message": told}
+            return {"ok": True, "output": name}
         if effect.status == "failed":
             return {"ok": False, "code": "tool_error", "message": effect.note or "the tool failed"}
         if effect.status == "pending" and run.tool.reconcile is not None:
-            context = self._context(run)
-            found = await asyncio.to_thread(run.tool.reconcile, run.arguments, context)
-            if found.outcome == "happened":
-                output = _text(found.result)
-                return {"ok": True, "output": await self._runtime.store.write(lambda tx: self._settle(tx, run, output))}
-            if found.outcome == "not_happened":
-                output = await self._run(run)
-                return {"ok": True, "output": await self._runtime.store.write(lambda tx: self._settle(tx, run, output))}
+            found = await self._reconcile(run, run.tool.reconcile)
+            if found.outcome != "unknown":
+                happened = found.outcome == "happened"
+                output = await self._readable(text_of(found.result)) if happened else await self._run(run)
+                return {"ok": True, "output": await self._runtime.keep(lambda tx: self._settle(tx, run, output))}
         unknown = OutcomeUnknown()
         if effect.status == "pending":
             await self._runtime.store.write(lambda tx: tx.settle_effect(run.key, "unknown", note=unknown.message))
         return {"ok": False, "code": unknown.code, "message": unknown.message}
 
-    async def _run(self, run: _Run) -> str:
-        keywords = run.tool.bind(run.arguments, self._context(run))
+    async def _reconcile(self, run: _Run, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
+        """Ask the tool what became of an earlier attempt; a tool that cannot say does not know."""
+        asking = {"arguments": run.arguments, "context": self._context(run)}
         try:
             async with asyncio.timeout(run.tool.timeout):
-                if run.tool.is_async:
-                    result = await run.tool.function(**keywords)
-                else:
-                    result = await asyncio.to_thread(run.tool.function, **keywords)
-            return redact(_text(result), self._runtime.secrets)[:LARGEST_OUTPUT]
+                found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
+        except (Raised, TimeoutError):
+            found = None
+        return found if isinstance(found, Reconciliation) else Reconciliation(outcome="unknown")
+
+    async def _run(self, run: _Run) -> str:
+        tool, seconds = run.tool, f"{run.tool.timeout:g} s"
+        keywords = tool.bind(run.arguments, self._context(run))
+        try:
+            async with asyncio.timeout(tool.timeout):
+                result = await run_function(tool.function, keywords, is_async=tool.is_async)
+            return await self._readable(text_of(result))
         except asyncio.CancelledError:
             await self._cancelled(run)
             raise
         except TimeoutError:
-            seconds = f"{run.tool.timeout:g} s"
             await self._failed(run, f"it did not end within {seconds}", "unknown")
-            raise ToolTimeout(f"the tool {run.tool.name} did not end within {seconds}") from None
-        except LoomError as error:
-            await self._failed(run, error.message, "failed")
-            raise
-        except Exception as error:
-            message = redact(f"{type(error).__name__}: {error}", self._runtime.secrets)[:2_000]
-            await self._failed(run, message, "failed")
-            raise ToolError(message) from None
+            check = "" if tool.idempotent else "; it may have had its effect: check before anything else"
+            raise ToolTimeout(f"the tool {tool.name} did not end within {seconds}{check}") from None
+        except Raised as raised:
+            error = raised.error
+            told = error if isinstance(error, LoomError) else ToolError(describe(error))
+            await self._failed(run, told.message, "failed")
+            raise told from None
+
+    async def _readable(self, text: str) -> str:
+        """An output without secrets. Half a secret at the cut would not be seen as one, so more is looked at."""
+        text, secrets = text[: LARGEST_OUTPUT + _OVERLAP], self._runtime.secrets
+        masked = redact(text, secrets) if len(text) < _SMALL else await asyncio.to_thread(redact, text, secrets)
+        return masked[:LARGEST_OUTPUT]
+
+    def _masked(self, message: str) -> str:
+        return redact(message[: LARGEST_MESSAGE + _OVERLAP], self._runtime.secrets)[:LARGEST_MESSAGE]
 
     async def _failed(self, run: _Run, message: str, status: Any) -> None:
         if not run.tool.idempotent:
-            note = redact(message, self._runtime.secrets)[:500]
-            await self._runtime.store.write(lambda tx: tx.settle_effect(run.key, status, note=note))
+            note = self._masked(message)[:500]
+            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status, note=note))
 
     async def _cancelled(self, run: _Run) -> None:
         """Aborted in the middle: whether the effect happened is not known. A worker that stops leaves it pending."""
@@ -137,10 +164,10 @@ class Execute:
         if details is not None and details.cancel_requested:
             await self._failed(run, "the job was aborted while the tool ran", "unknown")
 
-    def _settle(self, tx: Transaction, run: _Run, output: str) -> str:
+    def _settle(self, tx: Transaction, run: _Run, output: str, note: str | None = None) -> str:
         name = tx.put_blob(output.encode("utf-8", "replace"))
         if not run.tool.idempotent:
-            tx.settle_effect(run.key, "settled", result_digest=name)
+            tx.settle_effect(run.key, "settled", result_digest=name, note=note)
         return name
 
     def _context(self, run: _Run) -> ToolContext:
@@ -151,7 +178,12 @@ class Execute:
         def progress(text: str) -> None:
             nonlocal count
             count += 1
-            event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": redact(text)[:2_000]}
+            event = {
+                "t": "progress",
+                "n": call.turn,
+                "tool_call_id": item["id"],
+                "content": self._masked(str(text))[:2_000],
+            }
             key = f"{call.turn}/{call.at}/progress/{activity_attempt}/{count}"
             writing = self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
             asyncio.run_coroutine_threadsafe(writing, loop)
@@ -166,12 +198,6 @@ class Execute:
             progress=progress,
             cancelled=activity.is_cancelled,
         )
-
-
-def _text(result: Any) -> str:
-    if result is None:
-        return ""
-    return result if isinstance(result, str) else canonical_json(result)
 
 
 def _ms(started: float) -> int:

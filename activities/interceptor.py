@@ -1,6 +1,7 @@
 """Turns every failure of an activity into a code and redacted text, before it enters the history."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -9,13 +10,23 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from loom_dsl.errors import LoomError
+from activities.runtime import Heartbeats
+from loom_dsl.errors import LoomError, StoreLocked
 from loom_dsl.redaction import redact
+from loom_store.engine import BUSY_SECONDS
 
 LONGEST = 2_000
 """Characters of a failure's message that are kept."""
 LONGEST_DELAY = 60.0
 """Seconds that a provider may make a job wait; a longer retry-after is cut to this."""
+
+
+def _patience() -> float:
+    """How long an attempt may wait for the store, in seconds. A local one holds up its whole job, so it does not."""
+    info = activity.info()
+    if info.is_local or info.start_to_close_timeout is None:
+        return 0.0
+    return info.start_to_close_timeout.total_seconds() - 2 * BUSY_SECONDS
 
 
 class Failures(Interceptor):
@@ -36,7 +47,8 @@ class _Inbound(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         try:
-            return await self.next.execute_activity(input)
+            async with Heartbeats():
+                return await self._patiently(input)
         except (ApplicationError, CancelledError, asyncio.CancelledError):
             raise
         except LoomError as error:
@@ -44,6 +56,17 @@ class _Inbound(ActivityInboundInterceptor):
         except Exception as error:
             activity.logger.exception("an activity failed in a way that Loom does not know")
             raise ApplicationError(self._text(f"{type(error).__name__}: {error}"), type="internal") from None
+
+    async def _patiently(self, input: ExecuteActivityInput) -> Any:
+        """Wait for a locked store within the attempt: another process that writes for long is no failure of a job."""
+        end = time.monotonic() + _patience()
+        while True:
+            try:
+                return await self.next.execute_activity(input)
+            except StoreLocked:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(0.1)
 
     def _told(self, error: LoomError) -> ApplicationError:
         delay = getattr(error, "retry_after", None)

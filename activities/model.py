@@ -7,22 +7,21 @@ from typing import Any
 from temporalio import activity
 
 from activities.assemble import tool_specs
+from activities.chat_reply import ModelReply
+from activities.model_calls import kept_calls, traits
 from activities.observe import store_events
 from activities.openai_chat import chat_body
 from activities.prices import cost_microusd
-from activities.runtime import Call, Heartbeats, JobFacts, Runtime
+from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import NOTE, PRIVATE, Transcript
 from loom_dsl.context import estimate_tokens
-from loom_dsl.errors import Aborted, ModelProtocolError, ToolError, ToolValidationError
-from loom_dsl.messages import render, unique_calls
-from loom_dsl.tools import Tool, validate_arguments
+from loom_dsl.errors import Aborted, ModelProtocolError, StoreLocked
+from loom_dsl.messages import render
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
 DELTA_SECONDS = 0.05
 """Text goes to watchers in pieces of this time: 0 history events, 20 rows a second."""
-EXECUTE_MARGIN = 10.0
-"""Seconds between a tool's own timeout and its activity's."""
 
 
 class Deltas:
@@ -42,8 +41,11 @@ class Deltas:
         """
         self._pending.append(text)
         if time.monotonic() - self._last >= DELTA_SECONDS:
-            if not await self._runtime.store.write(self.flush, durable=False):
-                raise Aborted("a newer attempt of this model call is running")
+            try:
+                if not await self._runtime.store.write(self.flush, durable=False):
+                    raise Aborted("a newer attempt of this model call is running")
+            except StoreLocked:
+                pass  # nothing was taken from what is pending: it goes with the next piece
             self._last = time.monotonic()
 
     def flush(self, tx: Transaction) -> bool:
@@ -53,9 +55,7 @@ class Deltas:
         text, self._pending = "".join(self._pending), []
         self._sequence += 1
         stream = f"{self._call.turn}/{self._call.at}"
-        return tx.append_deltas(
-            self._call.job, stream, self._attempt, self._sequence, text, turn=self._call.turn
-        )
+        return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, text, turn=self._call.turn)
 
 
 class Model:
@@ -81,29 +81,10 @@ class Model:
         body = await self._body(call, facts)
         endpoint, _ = self._runtime.endpoint(facts.agent.model)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
-        async with Heartbeats():
-            reply = await endpoint.stream(body, on_text=deltas.add, headers={"x-loom-run": call.job})
-        if not reply.text and not reply.tool_calls and reply.finish_reason not in ("stop", "length"):
-            raise ModelProtocolError(f"the model's answer is empty (it ended with {reply.finish_reason!r})")
-        calls = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls]
-        usage = reply.usage
-        prompt, completion, cached = (
-            (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-            if usage
-            else (estimate_tokens(body.decode()), estimate_tokens(reply.text + json.dumps(calls)), 0)
-        )
-        told = {
-            "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
-            "cost": cost_microusd(facts.agent.model, reply.model, prompt, completion, cached),
-            "finish": reply.finish_reason,
-        }
-        head: dict[str, Any] = {"role": "assistant", PRIVATE: told}
-        if calls:
-            head["tool_calls"] = [
-                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
-                for c in unique_calls(calls)
-            ]
-        end, kept, text = await self._runtime.store.write(lambda tx: _finish(tx, call, head, reply.text, deltas))
+        reply = await endpoint.stream(body, on_text=deltas.add, headers={"x-loom-run": call.job})
+        head = _head(facts, reply, body)
+        warning = _warning(reply)
+        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, reply.text, deltas, warning))
         self._transcript.add(call.session, end - 1, kept, text)
         return self._result(facts, end, kept)
 
@@ -140,38 +121,60 @@ class Model:
         kept = head[PRIVATE]
         tools = self._runtime.registry.resolve_all(facts.agent.tools)
         calls = [
-            _traits(index, end - 1, call, tools.get(call["function"]["name"]))
+            traits(index, end - 1, call, tools.get(call["function"]["name"]))
             for index, call in enumerate(head.get("tool_calls", ()))
         ]
         return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
 
 
-def _traits(index: int, entry: int, call: dict[str, Any], tool: Tool | None) -> dict[str, Any]:
-    """What orders a call among the others, and where its arguments are."""
-    traits: dict[str, Any] = {"id": call["id"], "name": call["function"]["name"], "e": entry, "i": index}
-    traits |= {"safe": True, "key": None, "quick": False, "timeout": 60.0}
-    if tool is None:
-        return traits
-    traits |= {"safe": tool.concurrency_safe, "quick": tool.quick, "timeout": tool.timeout + EXECUTE_MARGIN}
-    if tool.concurrency_key is not None:
-        try:
-            traits["key"] = tool.concurrency_key(validate_arguments(tool, call["function"]["arguments"]))
-        except (ToolValidationError, ToolError):
-            traits["safe"] = True
-    return traits
+def _head(facts: JobFacts, reply: ModelReply, body: bytes) -> dict[str, Any]:
+    """The answer as the session keeps it, without its text."""
+    calls = kept_calls(reply.tool_calls)
+    usage = reply.usage
+    prompt, completion, cached = (
+        (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        if usage
+        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + json.dumps(calls)), 0)
+    )
+    told = {
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
+        "cost": cost_microusd(facts.agent.model, reply.model, prompt, completion, cached),
+        "finish": reply.finish_reason[:40],
+    }
+    head: dict[str, Any] = {"role": "assistant", PRIVATE: told}
+    return {**head, "tool_calls": calls} if calls else head
+
+
+def _warning(reply: ModelReply) -> dict[str, str] | None:
+    """What a watcher should know about an answer that is not what it should be.
+
+    Raises:
+        ModelProtocolError: It is no answer at all.
+    """
+    if reply.finish_reason == "length":
+        what = "the model reached its limit of output tokens, so its answer is cut off"
+        return {"code": "answer_cut", "message": f"{what}; raise max_tokens in the agent's parameters"}
+    if reply.text or reply.tool_calls:
+        return None
+    if reply.finish_reason != "stop":
+        raise ModelProtocolError(f"the model's answer is empty (it ended with {reply.finish_reason[:40]!r})")
+    return {"code": "empty_answer", "message": "the model ended with an empty answer"}
 
 
 def _finish(
-    tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas
+    tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas, warning: dict[str, str] | None
 ) -> tuple[int, dict[str, Any], str | None]:
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx):
         raise Aborted("a newer attempt of this model call is running")
-    entry = NewEntry(kind="message", head=head, content=text or None, job=call.job, turn=call.turn)
+    # Without calls, an API wants a text back, be it an empty one.
+    content = text if text or "tool_calls" not in head else None
+    entry = NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn)
     end = tx.append_entries(call.session, call.key, [entry]).end
     stored = tx.read_entries(call.session, end - 1, end)[0]
     kept = tx.get_blob(stored.content_digest).decode() if stored.content_digest else None
     event: dict[str, Any] = {"t": "llm_finish", "n": call.turn}
     event["content"] = {"$blob": stored.content_digest} if stored.content_digest else ""
-    tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event])
+    more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
+    tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])
     return end, stored.head, kept

@@ -3,22 +3,23 @@
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 
 from activities.openai_chat import ChatEndpoint, endpoint_from_environment
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
-from loom_dsl.errors import NotFoundError, PermissionDenied
+from loom_dsl.errors import NotFoundError, PermissionDenied, StoreLocked
 from loom_dsl.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 MOST_FACTS = 1_000
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,14 @@ class Runtime:
             self._endpoints[model] = endpoint_from_environment(model, self.environment)
         return self._endpoints[model]
 
+    async def keep(self, work: Callable[[Transaction], Kept]) -> Kept:
+        """Write down what cannot be found out again, such as a model's answer: a locked store is waited for."""
+        while True:
+            try:
+                return await self.store.write(work)
+            except StoreLocked:
+                await asyncio.sleep(0.1)
+
     async def close(self) -> None:
         """Close the connections to models."""
         endpoints, self._endpoints = self._endpoints, {}
@@ -142,14 +151,18 @@ def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
 
 
 class Heartbeats:
-    """Beats while an activity works, so that the server notices a lost worker and we notice a cancel."""
+    """Beats while an activity works, so that the server notices a lost worker and we notice a cancel.
+
+    Only where the plan asks for heartbeats: the others end soon.
+    """
 
     def __init__(self, every: float = 0.25) -> None:
         self._every = every
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Heartbeats":
-        if not activity.info().is_local:
+        info = activity.info()
+        if not info.is_local and info.heartbeat_timeout is not None:
             self._task = asyncio.create_task(self._beat())
         return self
 

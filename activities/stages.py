@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Runtime
+from activities.tool_run import describe
 from activities.transcript import Transcript
 from activities.workspace import Workspace
 from loom_dsl.agent import call_name
@@ -22,6 +23,8 @@ from loom_dsl.validation import suggest
 from loom_store.transaction import Transaction
 
 MOST_SUMMARY = 300
+MOST_MESSAGE = 8_000
+"""Characters of a failure's message that enter the history."""
 
 
 class Calls:
@@ -40,8 +43,7 @@ class Calls:
         for reference in facts.agent.tools:
             if call_name(reference) == name:
                 tool = self.runtime.registry.resolve(reference)
-                if tool.is_available is not None and not tool.is_available():
-                    raise ToolUnavailable(f"the tool {name} is not available now")
+                _check_available(tool)
                 return tool
         known = [call_name(reference) for reference in facts.agent.tools]
         hint = suggest(name, known)
@@ -85,6 +87,16 @@ class Calls:
             real_path=workspace.real_path,
             reference=reference if ":" in reference else "",
         )
+
+
+def _check_available(tool: Tool) -> None:
+    try:
+        available = tool.is_available is None or tool.is_available()
+    except Exception as error:
+        why = f"it could not be found out whether the tool {tool.name} is available: {describe(error)}"
+        raise ToolUnavailable(why) from None
+    if not available:
+        raise ToolUnavailable(f"the tool {tool.name} is not available now")
 
 
 class Stages:
@@ -191,7 +203,7 @@ class Stages:
     ) -> dict[str, Any]:
         text = canonical_json(arguments)
         secrets = self._runtime.secrets
-        summary = tool.summarise(arguments) if tool.summarise else f"{tool.name}({text})"
+        summary = _summary(tool, arguments) or f"{tool.name}({text})"
         request: dict[str, Any] = {
             "tool": tool.name,
             "call_id": call.arguments["call"]["id"],
@@ -210,13 +222,24 @@ class Stages:
         return request
 
 
+def _summary(tool: Tool, arguments: Arguments) -> str:
+    """The tool's own summary; a summary that fails must not stand between a call and its approver."""
+    try:
+        return str(tool.summarise(arguments)) if tool.summarise else ""
+    except Exception:
+        activity.logger.exception("the summary of the tool %s failed", tool.name)
+        return ""
+
+
 def _preview(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str:
     assert tool.preview is not None
     try:
-        return tool.preview(arguments, ToolContext(working_dir=workdir, job=call.job, turn=call.turn))
+        return str(tool.preview(arguments, ToolContext(working_dir=workdir, job=call.job, turn=call.turn)))
     except LoomError as error:
         return f"(no preview: {error.message})"
+    except Exception as error:
+        return f"(no preview: {describe(error)})"
 
 
 def _failed(error: LoomError) -> dict[str, Any]:
-    return {"ok": False, "code": error.code, "message": error.message}
+    return {"ok": False, "code": error.code, "message": error.message[:MOST_MESSAGE]}

@@ -75,4 +75,5 @@ def _load(tx: Transaction, session: str, start: int, end: int) -> dict[int, Mess
 
 
 def _content(tx: Transaction, entry: Entry) -> str | None:
-    return tx.get_blob(entry.content_digest).decode() if entry.content_digest else None
+    # Text that came from outside Loom may hold lone surrogates, which the store keeps and no model takes.
+    return tx.get_blob(entry.content_digest).decode("utf-8", "replace") if entry.content_digest else None

@@ -16,6 +16,7 @@ _ADVICE: Mapping[str, str] = {
     "tool_unavailable": "Find another way, or report it.",
     "outcome_unknown": "It may have happened or not. Check before anything that depends on it; do not repeat it.",
     "approval_expired": "Nobody decided in time, so it was not done. Go on without it.",
+    "unreadable_result": "The tool ran, so do not repeat the call. Go on without its result, or report it.",
     "aborted": "The job is being ended.",
 }
 _OTHER = "Find another way, or report it. Do not repeat this call unchanged."
