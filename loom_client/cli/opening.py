@@ -2,19 +2,20 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loom_client.client import Loom
-from loom_client.connection import temporal
 from loom_client.settings import Settings
 from loom_dsl.errors import NotFoundError
 from loom_store.store import Store
+
+if TYPE_CHECKING:
+    from loom_client.client import Loom
 
 MOST_NAMES = 500
 
 
 @asynccontextmanager
-async def opened(settings: Settings, *, create: bool = False) -> AsyncIterator[Loom]:
+async def opened(settings: Settings, *, create: bool = False) -> "AsyncIterator[Loom]":
     """Connect to the store and to the server.
 
     Args:
@@ -25,6 +26,9 @@ async def opened(settings: Settings, *, create: bool = False) -> AsyncIterator[L
         ConfigurationError: No server answers, or the namespace does not exist there.
         LoomError: The store cannot be used.
     """
+    from loom_client.client import Loom  # only here: lists need the store alone, and are quick without the rest
+    from loom_client.connection import temporal
+
     with Store.open(settings.store_path(), create=create) as store:
         yield Loom(await temporal(settings, store), store, settings)
 

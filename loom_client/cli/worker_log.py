@@ -10,7 +10,7 @@ MOST_CHARACTERS = 2_000
 class OneLine(logging.Formatter):
     """Puts the error behind the message, on the same line."""
 
-    def formatException(self, info: object) -> str:  # noqa: N802 - logging's own name
+    def formatException(self, info: object) -> str:
         """Say of an exception only what it is."""
         assert isinstance(info, tuple)
         return " ".join("".join(traceback.format_exception_only(info[1])).split())

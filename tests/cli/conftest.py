@@ -1,13 +1,16 @@
 """One house for a module's tests: a server, a worker started by the real command line, and scripted models."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,10 @@ from typing import Any
 import pytest
 
 from loom_client.dev_server import DevServer
+from loom_client.fake_model import running
+from loom_dsl.document import load_document, validate_model
+from loom_dsl.script import Script
+from loom_store.store import Store
 from tests.cli.terminal import Terminal
 
 LOOM = [sys.executable, "-m", "loom_client.cli"]
@@ -128,15 +135,14 @@ class House:
         assert said.code == 0, said
         return said.out.strip()
 
-    def pending(self, job: str) -> dict[str, Any]:
-        """Wait until the job asks; the approval."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            said = self.loom("approvals", "--job", job, "--json")
-            if said.out:
-                row: dict[str, Any] = json.loads(said.out.splitlines()[0])
-                return row
-        raise AssertionError(f"job {job} asks nothing: {self.loom('show', job).out}")
+    def pending(self, job: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until the job asks so often; the approvals."""
+        deadline = time.monotonic() + 30
+        with Store.open(self.store) as store:
+            while len(rows := store.read_sync(lambda tx: tx.approvals(status="pending", job=job))) < count:
+                assert time.monotonic() < deadline, f"job {job} does not ask: {self.loom('show', job).out}"
+                time.sleep(0.05)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -169,17 +175,36 @@ def served(command: list[str], environment: Mapping[str, str], folder: Path, rea
             process.kill()
 
 
+@contextmanager
+def models_served(scripts: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Serve scripted models beside the tests; yields their addresses."""
+    addresses: dict[str, str] = {}
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            for name, steps in scripts.items():
+                text = f"loom: 1\nkind: fake-model\nname: {name}\nsteps:{steps}"
+                script = validate_model(load_document(text, name, kinds=("fake-model",)), Script)
+                addresses[name] = await stack.enter_async_context(running(script))
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    with ThreadPoolExecutor(1) as thread:
+        serving = thread.submit(asyncio.run, serve())
+        while not ready.wait(0.1) and not serving.done():
+            continue
+        try:
+            yield addresses
+        finally:
+            stop.set()
+            serving.result()
+
+
 @pytest.fixture(scope="module")
 def house(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
-    models: dict[str, str] = {}
-    made = House(folder, dev_server.address, folder / "loom.db", f"cli-{uuid.uuid4().hex[:8]}", models)
-    with ExitStack() as stack:
-        for name, steps in SCRIPTS.items():
-            script = folder / f"{name}.yaml"
-            script.write_text(f"loom: 1\nkind: fake-model\nname: {name}\nsteps:{steps}")
-            models[name] = stack.enter_context(
-                served(["fake-model", "--script", str(script)], made.environment(), folder, "http://")
-            )
-        stack.enter_context(served(["worker"], made.environment(), folder, "worker ready"))
-        yield made
+    with models_served(SCRIPTS) as models:
+        made = House(folder, dev_server.address, folder / "loom.db", f"cli-{uuid.uuid4().hex[:8]}", models)
+        with served(["worker"], made.environment(), folder, "worker ready"):
+            yield made

@@ -53,7 +53,7 @@ def test_an_approval_without_ids_is_for_the_only_one_that_waits(house: House) ->
     with subprocess.Popen(
         run, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=house.environment(), cwd=house.folder, text=True
     ) as process:
-        approval = house.pending("writer-1")
+        (approval,) = house.pending("writer-1")
         shown = house.loom("show", "writer-1")
         assert f"approval {approval['id']} (write_file) since" in shown.out
         listed = house.loom("approvals")
@@ -74,10 +74,8 @@ def test_an_approval_without_ids_is_for_the_only_one_that_waits(house: House) ->
 
 def test_of_several_approvals_one_must_be_named(house: House) -> None:
     job = house.started("pair")
-    house.pending(job)
-    deadline = time.monotonic() + 20
-    while len(rows := house.loom("approvals", "--job", job, "--json").out.splitlines()) < 2:
-        assert time.monotonic() < deadline
+    house.pending(job, 2)
+    rows = house.loom("approvals", "--job", job, "--json").out.splitlines()
     first, second = (json.loads(row)["id"] for row in rows)
     said = house.loom("approve", job)
     assert said.code == 2

@@ -28,7 +28,13 @@ RECORDED: list[dict[str, Any]] = [
         "t": "approval_requested",
         "n": 0,
         "approval_id": "ap_1",
-        "request": {"tool": "write_file", "summary": "write x.md", "risk": "medium", "reason": "no rule", "preview": "d"},
+        "request": {
+            "tool": "write_file",
+            "summary": "write x.md",
+            "risk": "medium",
+            "reason": "no rule",
+            "preview": "d",
+        },
         "expires_at": 7_200.0,
     },
     {"t": "state", "n": 0, "from": "tool_running", "state": "awaiting_human"},
@@ -142,7 +148,8 @@ def test_text_reads_the_same_however_it_is_cut(cut: int) -> None:
     text = "def f():\r\n    return '日本語のテキスト'  # \x1b[31m\r\n\n\tend" * 3
     pieces = [text[start : start + cut] for start in range(0, len(text), cut)]
     deltas = [{"type": "llm_delta", "n": 0, "stream": "s", "content": piece} for piece in pieces]
-    assert shown(deltas, columns=30) == shown([{"type": "llm_delta", "n": 0, "stream": "s", "content": text}], columns=30)
+    once = [{"type": "llm_delta", "n": 0, "stream": "s", "content": text}]
+    assert shown(deltas, columns=30) == shown(once, columns=30)
 
 
 def test_code_keeps_its_indentation() -> None:
@@ -269,7 +276,8 @@ def test_numbers_are_for_people() -> None:
     assert [size(count) for count in (7, 4100, 2_000_000)] == ["7", "4.1 K", "2.0 M"]
     spans = [0.0123, 3.42, 42, 125, 3600, 10_920, 90_000]
     assert [duration(span) for span in spans] == ["12 ms", "3.4 s", "42 s", "2 min 5 s", "1 h", "3 h 2 min", "1 d 1 h"]
-    assert [plural(1, "turn"), plural(1200, "turn"), plural(2, "entry", "entries")] == ["1 turn", "1,200 turns", "2 entries"]
+    counts = [plural(1, "turn"), plural(1200, "turn"), plural(2, "entry", "entries")]
+    assert counts == ["1 turn", "1,200 turns", "2 entries"]
     assert len(clock("2026-01-02T03:04:05Z", 0)) == len("2026-01-02 03:04")
     assert one_line("a\n b\t c", 4) == "a b…"
 

@@ -1,0 +1,83 @@
+"""Why a job waits, from what is known about it."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from loom_client.cli.worker_log import OneLine
+from loom_client.render.text import clock
+from loom_client.why import Facts, Pending, reason
+
+NOW = 1_000_000.0
+ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "running"}
+ROW |= {"ended_at": None, "paused_by": None}
+APPROVAL = {"id": "ap_1", "tool": "write_file", "created_at": NOW - 60, "expires_at": None}
+SINCE = clock(NOW - 60, NOW)
+
+
+def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
+    return Facts({**ROW, **(row or {})}, queue="loom", address="127.0.0.1:7233", **known)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (facts(), "waiting for the model"),
+        (facts(row={"ended_at": "2026-01-01T00:00:00Z", "status": "aborted"}), "it has ended: ended by a person"),
+        (facts(closed="terminated"), "it was ended on the server (terminated), outside Loom"),
+        (
+            facts(server=False),
+            "the Temporal server at 127.0.0.1:7233 does not answer; start it with `loom dev`",
+        ),
+        (facts(row={"paused_by": "ann\x1b"}), "paused by ann\\x1b; go on with `loom resume job-1`"),
+        (facts(approvals=[APPROVAL]), f"approval ap_1 (write_file) since {SINCE}"),
+        (
+            facts(approvals=[{**APPROVAL, "expires_at": NOW + 7200}]),
+            f"approval ap_1 (write_file) since {SINCE} (expires in 2 h)",
+        ),
+        (
+            facts(approvals=[{**APPROVAL, "expires_at": NOW - 1}]),
+            f"approval ap_1 (write_file) since {SINCE} (it is past its time)",
+        ),
+        (facts(approvals=[APPROVAL, APPROVAL]), f"approval ap_1 (write_file) since {SINCE} and 1 more approval"),
+        (
+            facts(approvals=[APPROVAL], worker=False),
+            f"approval ap_1 (write_file) since {SINCE}; and no worker on the queue loom; start one with `loom worker`",
+        ),
+        (facts(worker=False), "no worker on the queue loom; start one with `loom worker`"),
+        (
+            facts(worker=True, pending=[Pending("loom.model.call", 3, 4, None, NOW + 20, "busy\n(503)")]),
+            "model retry 2 of 3 in 20 s: busy (503)",
+        ),
+        (facts(pending=[Pending("loom.model.call", 2, 0, None, NOW - 1)]), "model retry 1 now"),
+        (facts(pending=[Pending("loom.model.call", 1, 4, NOW - 60)]), f"the model is answering since {SINCE}"),
+        (
+            facts(pending=[Pending("loom.tool.execute", 2, 3, NOW - 60)], tools=["grep", "shell"]),
+            f"tool grep, shell running since {SINCE}, attempt 2",
+        ),
+        (
+            facts(step=Pending("", 4, next_at=NOW - 60)),
+            f"the worker fails to carry it on (attempt 4 since {SINCE}); its log says why",
+        ),
+        (
+            facts(step=Pending("", 1, next_at=NOW - 60)),
+            f"no worker has taken its work since {SINCE}; start one with `loom worker`",
+        ),
+        (facts(step=Pending("", 1, next_at=NOW - 1)), "waiting for the model"),
+        (facts(row={"state": "of_a_newer_release"}), "of_a_newer_release"),
+    ],
+)
+def test_the_most_telling_reason_is_given_in_one_line(known: Facts, expected: str) -> None:
+    assert reason(known, NOW) == expected
+
+
+def test_a_worker_logs_one_line_without_a_traceback() -> None:
+    try:
+        json.loads("{")
+    except ValueError as error:
+        record = logging.LogRecord("temporalio", 30, __file__, 1, "failed\x1b[2J", (), (type(error), error, None))
+    line = OneLine("%(message)s").format(record)
+    assert line.startswith("failed\\x1b[2J json.decoder.JSONDecodeError: Expecting property name")
+    assert "\n" not in line
