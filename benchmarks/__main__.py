@@ -52,7 +52,7 @@ class Bench:
         who = list(dict.fromkeys(key for name in lanes for key in LANES[name].who))
         contestants: dict[str, Contestant] = await enter(stand, who)
         for name in lanes:
-            await self._add(name, run_lane(LANES[name], contestants, quick=self._quick))
+            await self._add(name, run_lane(stand, LANES[name], contestants, quick=self._quick))
 
     async def _add(self, name: str, measuring: Awaitable[Table]) -> None:
         started = time.perf_counter()

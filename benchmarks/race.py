@@ -18,7 +18,8 @@ class Times:
 
     Attributes:
         seconds: From start to result.
-        cpu: Seconds of CPU of the process that does the work: a worker, or the driver for a plain loop.
+        cpu: Seconds of CPU of the process that does the work (a worker, or the driver for a plain loop) and of the
+            server. Other work on the machine changes them less than it changes `seconds`.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Times:
 
 
 async def race(
-    contestants: Sequence[Contestant], workload: Workload, rounds: int, *, at_once: int = 1
+    contestants: Sequence[Contestant], workload: Workload, rounds: int, *, server: int, at_once: int = 1
 ) -> dict[str, Times]:
     """Let every contestant do the same job, round after round, in an order that turns.
 
@@ -43,22 +44,23 @@ async def race(
         contestants: Who takes part.
         workload: The job.
         rounds: How often.
+        server: The process of the Temporal server.
         at_once: How many of the job at the same time.
     """
     times = {contestant.name: Times() for contestant in contestants}
     for number in range(rounds):
         shift = number % len(contestants)
         for contestant in [*contestants[shift:], *contestants[:shift]]:
-            process = psutil.Process(contestant.pid)
-            cpu, started = _cpu(process), time.perf_counter()
+            processes = [psutil.Process(pid) for pid in (contestant.pid, server)]
+            cpu, started = _cpu(processes), time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for _ in range(at_once):
                     group.create_task(contestant.run(workload))
             times[contestant.name].seconds.append(time.perf_counter() - started)
-            times[contestant.name].cpu.append(_cpu(process) - cpu)
+            times[contestant.name].cpu.append(_cpu(processes) - cpu)
     return times
 
 
-def _cpu(process: psutil.Process) -> float:
-    taken = process.cpu_times()
-    return float(taken.user + taken.system)
+def _cpu(processes: Sequence[psutil.Process]) -> float:
+    taken = [process.cpu_times() for process in processes]
+    return sum(float(part.user + part.system) for part in taken)

@@ -84,8 +84,8 @@ def machine(command: str) -> list[str]:
         "loop, an activity for each model call and each tool call, the messages in its arguments, the SDK's default "
         "worker. Both use the same model adapter and the same tools as Loom.",
         "- A job of N turns: N turns with one tool call each, and the closing answer; times are divided by N. Medians "
-        "over rounds in which the contestants take turns; a ratio is the median of the rounds' ratios, with the "
-        "smallest and the largest.",
+        "over rounds in which the contestants take turns; a ratio is the median of the rounds' ratios. CPU is that of "
+        "the worker and the server together, and suffers least from other work on the machine.",
     ]
 
 

@@ -120,15 +120,16 @@ async def enter(stand: Stand, who: Sequence[str]) -> dict[str, Contestant]:
     return {name: found[name] for name in who}
 
 
-async def run_lane(lane: Lane, contestants: Mapping[str, Contestant], *, quick: bool = False) -> Table:
+async def run_lane(stand: Stand, lane: Lane, contestants: Mapping[str, Contestant], *, quick: bool = False) -> Table:
     """Run one lane and give its table."""
     entered = [contestants[name] for name in lane.who]
-    await race(entered, warm_up()[0], 1)
-    times = await race(entered, lane.workload, 2 if quick else lane.rounds, at_once=lane.at_once)
+    server = stand.server_pid
+    await race(entered, warm_up()[0], 1, server=server)
+    times = await race(entered, lane.workload, 2 if quick else lane.rounds, server=server, at_once=lane.at_once)
     by_key = {name: times[contestants[name].name] for name in lane.who}
     rows = [_row(lane, key, contestants[key].name, by_key) for key in lane.who]
     unit = "turns/s" if lane.at_once > 1 else "ms/turn"
-    columns = ["", unit, "to (b)", "smallest-largest", "to (a)", "CPU ms/turn", "aim to (b)"]
+    columns = ["", unit, "to (b)", "min-max", "to (a)", "CPU ms/turn", "CPU to (b)", "aim to (b)"]
     return Table(lane.title, columns, rows)
 
 
@@ -145,8 +146,9 @@ def _row(lane: Lane, key: str, name: str, times: Mapping[str, Times]) -> list[st
     ratio = statistics.median(to_b)
     speed = f"{turns / mine.median:.1f}" if many else f"{mine.median / turns * 1000:.1f}"
     wanted = aim(ratio, lane.aims[key], least=many) if key in lane.aims else ""
-    cpu = f"{statistics.median(mine.cpu) / turns * 1000:.1f}"
-    return [name, speed, f"{ratio:.2f}", f"{min(to_b):.2f}-{max(to_b):.2f}", f"{to_a:.2f}", cpu, wanted]
+    cpu, least = statistics.median(mine.cpu), statistics.median(times["b"].cpu)
+    spent = [f"{cpu / turns * 1000:.0f}", f"{cpu / least:.2f}"]
+    return [name, speed, f"{ratio:.2f}", f"{min(to_b):.2f}-{max(to_b):.2f}", f"{to_a:.2f}", *spent, wanted]
 
 
 def _remote(workload: Workload) -> Workload:

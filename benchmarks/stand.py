@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import psutil
 from temporalio.client import Client, WorkflowHandle
 
 from benchmarks.loop import Steps, opening
@@ -141,6 +142,13 @@ class Stand:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    @property
+    def server_pid(self) -> int:
+        """The process of the server itself, which is a child of its guardian."""
+        argument = f"--db-filename={self.server.db}"
+        children = psutil.Process().children(recursive=True)
+        return [child.pid for child in children if argument in child.cmdline()][-1]
 
     def loop(self) -> Loop:
         """Give contestant (a)."""
