@@ -80,10 +80,8 @@ def _decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> N
 
 def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None:
     """The decision counts: tell it, remember it, and let the token go on."""
-    if decision.remember == "job" and machine.state.turn is not None:
-        rules = (token.data.get("request") or {}).get("rules") or []
-        if rules and decision.choice == "approve":
-            _remember(machine, [str(rule) for rule in rules])
+    if decision.remember == "job" and decision.choice == "approve":
+        _remember(machine, token.data.get("request"))
     result: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message}
     if decision.edited_arguments is not None:
         result["edited"] = decision.edited_arguments
@@ -92,12 +90,16 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision) -> None
     machine.complete(token, result)
 
 
-def _remember(machine: "Machine", rules: list[str]) -> None:
-    assert machine.state.turn is not None
+def _remember(machine: "Machine", request: Any) -> None:
+    rules = request.get("rules") if isinstance(request, dict) else None
+    turn = machine.state.turn
+    if turn is None or not isinstance(rules, list) or not rules:
+        return machine.emit("warning", code="not_remembered", message="the request names no rule to remember")
     try:
-        machine.state.turn = machine.state.turn.remember(rules)
+        machine.state.turn = turn.remember([str(rule) for rule in rules])
     except PlanError as error:
         machine.emit("warning", code="not_remembered", message=error.message)
+    return None
 
 
 def _look_up_time(machine: "Machine", token: Token, signal: SignalReceived) -> None:
