@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 DECISION, CONTROL, EVENT = "loom.decision", "loom.control", "loom.event"
 MOST_SEEN = 100
 MOST_WAITING = 50
-MOST_TEXT_WAITING = 128 * 1024
-"""Bytes of waiting messages after which no more are taken: they travel through every continue-as-new."""
 LARGEST_PAYLOAD = 64 * 1024
 """Bytes of a signal's JSON. Larger ones are refused; a large message goes to the store and is sent as a reference."""
 
@@ -160,6 +158,8 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
         size = sum(len(message.get("text", "")) for message in state.inbox) + len(control.text)
         if len(state.inbox) >= MOST_WAITING or size > LARGEST_PAYLOAD:
             return _refuse(machine, signal, "full", "too many messages wait already; none of them was dropped")
+    if control.op == "pause" and state.abort is not None:
+        return _refuse(machine, signal, "ended", "the job is being aborted")
     if control.id:
         state.seen = [*state.seen, control.id][-MOST_SEEN:]
     machine.emit("control", op=control.op, by=control.by, reason=control.reason)
