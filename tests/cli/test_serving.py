@@ -1,0 +1,141 @@
+"""The commands that stay: the development server with its worker, and the scripted model."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loom_client.dev_server import DevServer
+from tests.cli.conftest import LOOM, SCRIPTS, House, models_served, served
+
+pytestmark = pytest.mark.server
+
+
+class Dev:
+    """A running `loom dev`."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process, self._log = process, log
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait(self, condition: Callable[[], object], within: float = 60.0) -> None:
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that run the worker, without their guardians."""
+        return [child for child in self.children() if child.cmdline()[1:5] == ["-P", "-m", "loom_client.cli", "worker"]]
+
+
+@contextmanager
+def dev(house: House, *arguments: str, **more: str) -> Iterator[Dev]:
+    log = house.folder / f"dev-{time.monotonic_ns()}.log"
+    ports = ["--port", "0", "--http-port", "0", "--headless", "--db", str(house.folder / "temporal.db")]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*LOOM, "dev", *ports, *arguments], stdout=out, stderr=out, env=house.environment(**more), cwd=house.folder
+        )
+    try:
+        yield Dev(process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[House]:
+    """Models, and neither a server nor a worker."""
+    scripts = {"asking": "\n  - {calls: [{tool: fine, args: {text: hello}}]}\n  - {say: 'It said {last}'}\n"}
+    (tmp_path / "my_tools.py").write_text("def fine(text: str) -> str:\n    '''Say it.'''\n    return text.upper()\n")
+    with models_served(scripts) as models:
+        yield House(tmp_path, "", tmp_path / "loom.db", "loom", models)
+
+
+def test_dev_serves_a_job_with_a_users_tool_restarts_its_worker_and_ends_clean(alone: House) -> None:
+    with dev(alone, "--tools", "my_tools") as running:
+        running.wait(lambda: "worker ready: queue loom" in running.said())
+        address = next(line.split()[2] for line in running.said().splitlines() if line.startswith("Temporal server"))
+        assert f"export LOOM_ADDRESS={address}" in running.said()
+        assert "tools my_tools" in running.said()
+        agent = alone.agent("asking", tools=["my_tools:fine"], permissions={"allow": ["fine"]})
+        said = alone.loom("run", agent, "x", LOOM_ADDRESS=address)
+        assert said.code == 0, said
+        assert "It said HELLO" in said.out
+        time.sleep(max(0.0, 5.5 - (time.time() - psutil.Process(running.process.pid).create_time())))
+        (worker,) = running.workers()
+        worker.kill()
+        running.wait(lambda: running.said().count("worker ready") == 2)
+        assert "the worker ended with status 137; starting it again" in running.said()
+        children = running.children()
+        os.kill(running.process.pid, signal.SIGINT)
+        assert running.process.wait(30) == 0, running.said()
+        assert not psutil.wait_procs(children, timeout=5)[1]
+        assert "worker stopped\n" in running.said()
+
+
+def test_dev_that_is_killed_leaves_nothing_behind(alone: House) -> None:
+    with dev(alone) as running:
+        running.wait(lambda: "worker ready" in running.said())
+        children = running.children()
+        assert len(children) >= 4
+        running.process.kill()
+        running.process.wait()
+        assert not psutil.wait_procs(children, timeout=25)[1]
+
+
+def test_dev_with_a_worker_that_cannot_work_says_why_and_ends(alone: House) -> None:
+    with dev(alone, "--tools", "no_such_module") as running:
+        assert running.process.wait(60) == 2, running.said()
+        assert "no_such_module" in running.said()
+        assert "error: the worker ended with status 2; see the line above" in running.said()
+
+
+def test_dev_on_a_port_in_use_says_so(alone: House) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        said = alone.loom("dev", "--port", port, "--db", "t.db")
+        assert said.code == 2
+        assert port in said.err
+        assert "Traceback" not in said.err
+
+
+def test_the_scripted_model_tells_its_address(house: House) -> None:
+    script = house.folder / "calm-model.yaml"
+    script.write_text(f"loom: 1\nkind: fake-model\nname: calm\nsteps:{SCRIPTS['calm']}")
+    command = ["fake-model", "--script", str(script)]
+    with (
+        served(command, house.environment(), house.folder, "http://") as url,
+        urllib.request.urlopen(f"{url}/models") as answer,
+    ):
+        assert json.load(answer)["object"] == "list"
+
+
+def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: House) -> None:
+    with subprocess.Popen(
+        [*LOOM, "worker"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=house.environment(), text=True
+    ) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith(f"worker ready: queue {house.queue}, namespace default at {dev_server.address}")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "worker stopped\n")
