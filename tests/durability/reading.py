@@ -71,6 +71,7 @@ class Account:
     """What must be the same whether or not processes were killed."""
 
     status: str
+    error: str
     answer: str
     messages: list[Message]
     usage: dict[str, Any]
@@ -86,8 +87,9 @@ async def account(store: Store, job: Job) -> Account:
     assert offsets == list(range(1, len(offsets) + 1))
     usage = {**result.usage.model_dump(mode="json")}
     results = Counter(str(data["tool_call_id"]) for data in of(told, EventType.TOOL_RESULT))
-    assert len(of(told, EventType.AGENT_FINISH)) == (result.status == "completed")
-    return Account(result.status, result.answer, await transcript(store, result.session_id), usage, results)
+    assert len(of(told, EventType.AGENT_FINISH)) == (result.status == "completed"), result.error
+    error = f"{result.error.code}: {result.error.message}" if result.error else ""
+    return Account(result.status, error, result.answer, await transcript(store, result.session_id), usage, results)
 
 
 def effects_of(folder: Path) -> list[str]:
