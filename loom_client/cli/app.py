@@ -40,6 +40,8 @@ def build() -> typer.Typer:
 
 def run(argv: list[str]) -> int:
     """Run one command; its exit status."""
+    if sys.stdout is None:  # a shell can start us with `>&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open to the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what an encoding lacks is shown as an escape, and never an error
             stream.reconfigure(errors="backslashreplace")

@@ -181,5 +181,5 @@ def _arguments(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"--edit {path}: this is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UserError(f"--edit {path}: the arguments must be a JSON object, such as {{\"path\": \"a.txt\"}}")
+        raise UserError(f'--edit {path}: the arguments must be a JSON object, such as {{"path": "a.txt"}}')
     return value

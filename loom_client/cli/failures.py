@@ -55,9 +55,9 @@ def outcome(work: Callable[[], int | None]) -> int:
         return _failure(error)
 
 
-def leave_quietly() -> int:
+def leave_quietly(descriptor: int = 1) -> int:
     """The reader of our output went away: say nothing more, also not when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return BROKEN_PIPE
 
 
@@ -66,7 +66,7 @@ def say(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:
-        leave_quietly()
+        leave_quietly(2)
 
 
 def _failure(error: Exception) -> int:

@@ -227,4 +227,4 @@ def edited(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def can_ask() -> bool:
     """Whether a person sits at both ends."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()

@@ -111,9 +111,7 @@ async def result(
         return _print_result(job, ended, as_json)
 
 
-async def _follow(
-    loom: "Loom", name: str, *, after: int = 0, as_json: bool, states: bool, ask: bool
-) -> int:
+async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, states: bool, ask: bool) -> int:
     from loom_client.cli.follow import Follower, make_watcher
     from loom_client.cli.opening import find_job
     from loom_client.cli.prompt import Prompter, can_ask
@@ -139,7 +137,7 @@ def _print_result(job: str, ended: "RunResult", as_json: bool) -> int:
     if as_json:
         print(json.dumps({"job": job, **ended.model_dump(mode="json")}))
     elif ended.answer:
-        print(visible(ended.answer))
+        print(visible(ended.answer).rstrip("\n"))
     if ended.status == "completed":
         return DONE
     if not as_json:

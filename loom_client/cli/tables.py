@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_client.render.approvals import preview_lines, request_lines
-from loom_client.render.paper import Paper, cells, paper_for
+from loom_client.render.flow import cells
+from loom_client.render.paper import Paper, paper_for
 from loom_client.render.text import clock, duration, moment_of, one_line, plural
 from loom_dsl.run import RunUsage
 from loom_store.store import Store
@@ -133,4 +134,3 @@ def _table(paper: Paper, heads: Sequence[str], lines: Sequence[Sequence[str]], i
         text = f"{indent}{front}  {last}".rstrip()
         paper.stream.write(paper.styled(text, style) + "\n")
     paper.flush()
-

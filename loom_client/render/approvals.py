@@ -30,7 +30,7 @@ def approval_lines(
     yield from preview_lines(preview, MOST_PREVIEW_LINES)
     if how_to_decide:
         yield f"  loom approve {event.job} {name}", ""
-        yield f"  loom reject {event.job} {name} --reason \"...\"", ""
+        yield f'  loom reject {event.job} {name} --reason "..."', ""
 
 
 def request_lines(request: Mapping[str, Any], expires_at: float | str | None, now: float) -> Iterator[Line]:

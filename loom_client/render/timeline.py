@@ -6,14 +6,12 @@ from typing import Any
 
 from loom_client.render.approvals import approval_lines, decided_line
 from loom_client.render.calls import ToolCall, short_arguments
-from loom_client.render.paper import Flow, Paper
+from loom_client.render.flow import Flow
+from loom_client.render.paper import Paper
 from loom_client.render.text import duration, one_line, plural, size, visible
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import RunResult
-from loom_dsl.states import RunState
 
-TOLD_STATES = {str(state): state.phrase for state in (RunState.AWAITING_HUMAN,)}
-"""States that a reader would not see from the lines around them, with what is said of them."""
 _MARKS = {"success": ("✓", "+", "green"), "error": ("✗", "x", "red")}
 
 
@@ -48,7 +46,10 @@ class Timeline:
         self._shown_answer = ""
         self._paused = False
         self._noted = ""
-        self._show: dict[str, Callable[[Event], None]] = {
+        self._show = self._handlers()
+
+    def _handlers(self) -> dict[str, Callable[[Event], None]]:
+        return {
             EventType.LLM_DELTA: self._delta,
             EventType.STREAM_RESET: self._reset,
             EventType.LLM_FINISH: self._answer,
@@ -226,11 +227,10 @@ class Timeline:
         self._line(text, style)
 
     def _state(self, event: Event) -> None:
+        """A reader sees the state from the lines around it, so a change is told only to who asks for all of them."""
         new, old = str(event.data.get("state", "")), str(event.data.get("from", ""))
         if self._states:
             self._line(f"{self._dot} {one_line(old, 40)} -> {one_line(new, 40)}", "dim")
-        elif new in TOLD_STATES:
-            self._line(f"{self._dot} {TOLD_STATES[new]}", "dim")
 
     def _control(self, event: Event) -> None:
         data = event.data

@@ -106,12 +106,10 @@ def test_of_several_approvals_one_must_be_named(house: House) -> None:
 )
 def test_at_a_terminal_it_asks(house: House, answers: list[str], written: str | None, told: str) -> None:
     editor = house.folder / "editor.sh"
-    editor.write_text('#!/bin/sh\nsed -i \'s/one.*two.n/edited\\\\n/\' "$1"\n')
+    editor.write_text("#!/bin/sh\nsed -i 's/one.*two.n/edited\\\\n/' \"$1\"\n")
     editor.chmod(0o755)
     workdir = house.workdir()
-    with house.at_terminal(
-        "run", house.agent("writer"), "write", "--workdir", workdir, EDITOR=str(editor)
-    ) as terminal:
+    with house.at_terminal("run", house.agent("writer"), "write", "--workdir", workdir, EDITOR=str(editor)) as terminal:
         place = 0
         for answer in answers:
             place = terminal.expect("reason: " if answer == "not this file\n" else "[y]es", since=place)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from loom_client.render import Paper, Timeline, ToolCall, paper_for, short_arguments, visible
-from loom_client.render.paper import Flow, cells
-from loom_client.render.text import clock, duration, one_line, plural, size
+from loom_client.render import Paper, Timeline, ToolCall, paper_for
+from loom_client.render.flow import Flow, cells
 from loom_dsl.events import decode
 from loom_dsl.run import ErrorInfo, RunResult, RunUsage
 from tests.cli.screen import Screen
@@ -67,7 +66,6 @@ task: look around
 │     +new
 │   loom approve job-1 ap_1
 │   loom reject job-1 ap_1 --reason "..."
-│ · waiting for a decision
 │   rejected by ann: not now
 ● turn 2  depth 1
 │ All is well.
@@ -115,6 +113,13 @@ def test_at_200_columns_nothing_is_wrapped() -> None:
     lines = whole(columns=200).splitlines()
     assert f"│ {LONG}" in lines
     assert len(lines) == len(AT_80.splitlines()) - 2
+
+
+def test_changes_of_state_are_told_to_who_asks() -> None:
+    stream = io.StringIO()
+    timeline = Timeline(Paper(stream), states=True)
+    timeline.feed(decode("j", 1, {"t": "state", "n": 0, "from": "tool_running", "state": "awaiting_human"}))
+    assert stream.getvalue() == "● turn 1\n│ · tool_running -> awaiting_human\n"
 
 
 @pytest.mark.parametrize("columns", [20, 33, 80, 200])
@@ -235,51 +240,6 @@ def test_a_failure_says_why() -> None:
     error = ErrorInfo(code="max_iterations", message="the limit\nwas \x1b[2Jreached")
     Timeline(Paper(stream)).end(RunResult(session_id="s", run_id="j", status="failed", error=error))
     assert stream.getvalue().startswith("✗ failed: max_iterations: the limit was \\x1b[2Jreached\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a\tb\n", "a\tb\n"),
-        ("\x1b[31mred", "\\x1b[31mred"),
-        ("\x9b2J\x7f\x00", "\\x9b2J\\x7f\\x00"),
-        ("over\rwritten\r\n", "over\\rwritten\n"),
-        ("\u202egnp.exe", "\\u202egnp.exe"),
-        ("\ud800", "\\ud800"),
-        ("日本 é 👩‍🚀", "日本 é 👩‍🚀"),
-    ],
-)
-def test_control_characters_are_visible(text: str, expected: str) -> None:
-    assert visible(text) == expected
-    assert visible(expected) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", ""),
-        ("{}", ""),
-        ('{"path": "a.txt"}', "a.txt"),
-        ('{"pattern": "x y", "path": "src", "limit": 3}', "x y path=src limit=3"),
-        ('{"path": "a.md", "content": "one\\ntwo\\n"}', "a.md content=(8)"),
-        ('{"path": "\\u001b[2J"}', "\\x1b[2J"),
-        ("not json \x07", "not json \\x07"),
-        ("[1, 2]", "[1, 2]"),
-        ('{"path": "' + "x" * 100 + '"}', "x" * 59 + "…"),
-    ],
-)
-def test_arguments_are_short(arguments: str, expected: str) -> None:
-    assert short_arguments(arguments) == expected
-
-
-def test_numbers_are_for_people() -> None:
-    assert [size(count) for count in (7, 4100, 2_000_000)] == ["7", "4.1 K", "2.0 M"]
-    spans = [0.0123, 3.42, 42, 125, 3600, 10_920, 90_000]
-    assert [duration(span) for span in spans] == ["12 ms", "3.4 s", "42 s", "2 min 5 s", "1 h", "3 h 2 min", "1 d 1 h"]
-    counts = [plural(1, "turn"), plural(1200, "turn"), plural(2, "entry", "entries")]
-    assert counts == ["1 turn", "1,200 turns", "2 entries"]
-    assert len(clock("2026-01-02T03:04:05Z", 0)) == len("2026-01-02 03:04")
-    assert one_line("a\n b\t c", 4) == "a b…"
 
 
 class Pretended(io.StringIO):
