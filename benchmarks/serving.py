@@ -22,10 +22,10 @@ def _end_with_the_driver() -> None:
 
 
 async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -> None:
-    """Serve Loom's jobs: as `loom worker` does, or without the sandbox."""
+    """Serve Loom's jobs: as `loom worker` does, or with workflow code in the SDK's sandbox."""
     from worker import make_worker, serve
 
-    if sandboxed:
+    if not sandboxed:
         await serve(
             address=address,
             namespace="default",
@@ -44,7 +44,7 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
     with Store.open(store) as opened:
         client = await Client.connect(address, data_converter=data_converter(opened))
         runtime = Runtime(opened, ToolRegistry.load(modules=["benchmarks.tools"]), Path("/"))
-        async with make_worker(client, runtime, queue, sandboxed=False):
+        async with make_worker(client, runtime, queue, sandboxed=True):
             print(READY, flush=True)
             await asyncio.Event().wait()
 
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--address")
     parser.add_argument("--queue")
     parser.add_argument("--store")
-    parser.add_argument("--unsandboxed", action="store_true")
+    parser.add_argument("--sandboxed", action="store_true")
     options = parser.parse_args()
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     if options.what == "model":
@@ -79,7 +79,7 @@ def main() -> None:
     elif options.what == "loop":
         asyncio.run(serve_loop(options.address, options.queue))
     else:
-        asyncio.run(serve_loom(options.address, options.queue, options.store, sandboxed=not options.unsandboxed))
+        asyncio.run(serve_loom(options.address, options.queue, options.store, sandboxed=options.sandboxed))
     sys.stdout.flush()
     os._exit(0)  # a process that ran workers may abort in the interpreter's own ending
 

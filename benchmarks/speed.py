@@ -43,12 +43,12 @@ def warm_up() -> list[Workload]:
     return [Workload(turns=2), Workload(turns=2, tool="fetch")]
 
 
-ALL = ("a", "b", "remote", "local", "adaptive", "local-free", "adaptive-free")
+ALL = ("a", "b", "remote", "local", "adaptive", "local-sandboxed", "adaptive-sandboxed")
 LANES: dict[str, Lane] = {
     "turns": Lane(
         title="10 turns, model at 0 ms",
         workload=Workload(turns=10),
-        rounds=9,
+        rounds=7,
         who=ALL,
         aims={"remote": 1.5, "local": 1.2, "adaptive": 0.9},
     ),
@@ -106,17 +106,17 @@ async def enter(stand: Stand, who: Sequence[str]) -> dict[str, Contestant]:
         found["a"] = stand.loop()
     if "b" in who:
         found["b"] = await stand.hand_written()
-    boxed = await stand.loom("loom")
+    side = await stand.loom("loom")
     makers = {
-        "remote": lambda: LoomJobs(boxed, "per_turn", remote=True),
-        "local": lambda: LoomJobs(boxed, "per_turn"),
-        "adaptive": lambda: LoomJobs(boxed, "adaptive"),
+        "remote": lambda: LoomJobs(side, "per_turn", remote=True),
+        "local": lambda: LoomJobs(side, "per_turn"),
+        "adaptive": lambda: LoomJobs(side, "adaptive"),
     }
     found |= {name: makers[name]() for name in who if name in makers}
-    if any(name.endswith("-free") for name in who):
-        free = await stand.loom("free", sandboxed=False)
-        found["local-free"] = LoomJobs(free, "per_turn", note="no sandbox")
-        found["adaptive-free"] = LoomJobs(free, "adaptive", note="no sandbox")
+    if any(name.endswith("-sandboxed") for name in who):
+        boxed = await stand.loom("boxed", sandboxed=True)
+        found["local-sandboxed"] = LoomJobs(boxed, "per_turn", note="sandboxed")
+        found["adaptive-sandboxed"] = LoomJobs(boxed, "adaptive", note="sandboxed")
     return {name: found[name] for name in who}
 
 

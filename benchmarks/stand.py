@@ -161,12 +161,12 @@ class Stand:
         process, _ = await self._spawn("loop", "--address", self.server.address, "--queue", "loop")
         return HandWritten(await Client.connect(self.server.address), "loop", process)
 
-    async def loom(self, name: str, *, sandboxed: bool = True, synchronous: str = "full") -> LoomSide:
+    async def loom(self, name: str, *, sandboxed: bool = False, synchronous: str = "full") -> LoomSide:
         """Start a worker of Loom on a store of its own, and connect to both."""
         store = f"sqlite://{self.folder / name}.db?synchronous={synchronous}"
         settings = Settings(address=self.server.address, store=store, task_queue=name)
         loom = await self._stack.enter_async_context(connect(settings))
-        options = [] if sandboxed else ["--unsandboxed"]
+        options = ["--sandboxed"] if sandboxed else []
         process, _ = await self._spawn(
             "loom", "--address", self.server.address, "--queue", name, "--store", store, *options
         )

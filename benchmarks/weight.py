@@ -81,9 +81,9 @@ async def weigh_bytes(stand: Stand, *, full: bool) -> Table:
 async def weigh_memory(stand: Stand, *, full: bool) -> Table:
     """Weigh a worker: at rest, after many turns, and with many jobs that wait for a human."""
     table = Table("Worker memory (resident)", ["", "MB"])
-    for sandboxed in (True, False):
-        note = "" if sandboxed else ", no sandbox"
-        side = await stand.loom("memory" if sandboxed else "memory-free", sandboxed=sandboxed)
+    for sandboxed in (False, True):
+        note = ", sandboxed" if sandboxed else ""
+        side = await stand.loom("memory-boxed" if sandboxed else "memory", sandboxed=sandboxed)
         table.rows.append([f"at rest{note}", _resident(side)])
         workload = THOUSAND if full else PLAIN
         await LoomJobs(side, "per_turn").run(SHORT)
