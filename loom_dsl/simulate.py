@@ -134,9 +134,10 @@ class Simulation:
         if not command.at.startswith("~"):
             self.outcome.trace.append((f"{turn}/{command.at}", verdict))
         self._steps += 1
-        self._feed(happened)
-        if self.steps_per_run and self._steps >= self.steps_per_run and not self.outcome.over:
+        if self.steps_per_run and self._steps >= self.steps_per_run:
+            # Before the result is taken, so that what follows from it is already the next run's.
             self._feed(Drain(now=self.now))
+        self._feed(happened)
 
     def _store(self, batches: list[Any]) -> None:
         for sequence, events in batches:
@@ -188,7 +189,7 @@ class Simulation:
         """Go through JSON, as a workflow does between two runs.
 
         Raises:
-            PlanError: Something is in flight: its result would be lost.
+            PlanError: Something is in flight, and its result would be lost.
         """
         if self.work:
             raise PlanError(f"the machine wants to continue as new while {self.work[0].at} is in flight")

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loom_dsl.redaction import cut_middle
+from loom_dsl.tool_arguments import ADVICE
 
 LIMIT = 10_000
 """Characters of a tool message; the middle of a longer output is cut out."""
 _ADVICE: Mapping[str, str] = {
-    "validation_error": "Check the types and the format of the arguments, then call again.",
+    "validation_error": ADVICE,
     "timeout": "Make the call simpler or split it, then call again.",
     "permission_denied": "This needs authorization. Do not repeat this call; go on without it or say what you need.",
     "tool_not_found": "Use one of the tools that you were given.",
@@ -51,7 +52,8 @@ def success(output: str, limit: int = LIMIT) -> ToolMessage:
 def failure(code: str, message: str) -> ToolMessage:
     """The message of a call that failed: what happened, and what to do."""
     text, _ = cut_middle(message, LIMIT)
-    return ToolMessage("error", code, f"Error ({code}): {text}\n{_ADVICE.get(code, _OTHER)}")
+    advice = "" if text.endswith(ADVICE) else f"\n{_ADVICE.get(code, _OTHER)}"
+    return ToolMessage("error", code, f"Error ({code}): {text}{advice}")
 
 
 def refusal(decision: Mapping[str, Any]) -> ToolMessage:
@@ -59,6 +61,6 @@ def refusal(decision: Mapping[str, Any]) -> ToolMessage:
     if decision["choice"] == "expired":
         return failure("approval_expired", "nobody approved this call before its deadline")
     by = f" by {decision['by']}" if decision.get("by") else ""
-    reason = f": {decision['message']}" if decision.get("message") else "."
+    reason = f": {cut_middle(decision['message'], LIMIT)[0]}" if decision.get("message") else "."
     text = f"The call was rejected{by}{reason}\nDo not repeat this call unchanged."
     return ToolMessage("error", "rejected", text)

@@ -23,7 +23,7 @@ def read_payload(data: bytes, encoding: str, largest: int) -> tuple[Json, str]:
     if len(data) > largest:
         return None, f"the payload has {len(data)} bytes; the limit is {largest}"
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8-sig"))  # left to itself, it would read UTF-16 too
         canonical_json(value).encode("utf-8")
     except (ValueError, RecursionError):
         return None, "the payload is not JSON in UTF-8"

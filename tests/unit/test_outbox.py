@@ -1,0 +1,240 @@
+"""An event reaches the store once, whatever happens to the activity that carries it."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from loom_dsl.commands import (
+    ActivityDone,
+    ActivityFailed,
+    Drain,
+    Drained,
+    Failure,
+    Finish,
+    Input,
+    RunActivity,
+    Started,
+)
+from loom_dsl.machine import Machine
+from loom_dsl.machine_state import MachineState
+from loom_dsl.outbox import URGENT, Outbox
+from tests.support.simulated import JOB, plan_of
+
+
+def event(number: int, kind: str = "progress") -> dict[str, Any]:
+    return {"t": kind, "number": number}
+
+
+def test_events_travel_together_with_the_number_of_the_first() -> None:
+    outbox = Outbox()
+    outbox.add(event(0))
+    outbox.add(event(1))
+    assert outbox.attach("a#1") == [[0, [event(0), event(1)]]]
+    outbox.add(event(2))
+    assert outbox.attach("b#1") == [[2, [event(2)]]]
+    assert outbox.attach("c#1") == []
+
+
+def test_what_a_failed_activity_carried_travels_again_as_it_was() -> None:
+    outbox = Outbox()
+    outbox.add(event(0))
+    first = outbox.attach("a#1")
+    outbox.take_back("a#1")
+    outbox.add(event(1))
+    assert outbox.attach("b#1") == [*first, [1, [event(1)]]]
+    outbox.acknowledge("b#1")
+    assert outbox.waiting() == []
+
+
+@pytest.mark.parametrize("kind", sorted(URGENT))
+def test_an_urgent_event_presses_until_something_carries_it(kind: str) -> None:
+    outbox = Outbox()
+    outbox.add(event(0))
+    assert not outbox.pressing()
+    outbox.add(event(1, kind))
+    assert outbox.pressing()
+    outbox.attach("a#1")
+    assert not outbox.pressing()
+    outbox.take_back("a#1")
+    assert outbox.pressing()
+
+
+class Travels(RuleBasedStateMachine):
+    """Activities attach, store or not, fail or not, and the outbox goes through JSON when nothing is in flight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox, self.added, self.count = Outbox(), 0, 0
+        self.in_flight: dict[str, list[Any]] = {}
+        self.stored: dict[int, list[Any]] = {}
+
+    def store(self, batches: list[Any]) -> None:
+        for sequence, events in batches:
+            known = self.stored.setdefault(sequence, list(events))
+            assert known == events, "a batch changed between two attempts"
+
+    @rule(urgent=st.booleans())
+    def add(self, urgent: bool) -> None:
+        self.outbox.add(event(self.added, "warning" if urgent else "progress"))
+        self.added += 1
+
+    @rule()
+    def begin(self) -> None:
+        self.count += 1
+        at = f"a#{self.count}"
+        self.in_flight[at] = self.outbox.attach(at)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), stored=st.booleans(), fails=st.booleans())
+    def report(self, data: st.DataObject, stored: bool, fails: bool) -> None:
+        at = data.draw(st.sampled_from(sorted(self.in_flight)))
+        batches = self.in_flight.pop(at)
+        if stored or not fails:
+            self.store(batches)
+        (self.outbox.take_back if fails else self.outbox.acknowledge)(at)
+
+    @precondition(lambda self: not self.in_flight)
+    @rule()
+    def continue_as_new(self) -> None:
+        self.outbox = Outbox.from_json(json.loads(json.dumps(self.outbox.to_json())))
+
+    @rule(at=st.sampled_from(["x#1", "~flush#1", ""]))
+    def stray(self, at: str) -> None:
+        self.outbox.acknowledge(at)
+        self.outbox.take_back(at)
+
+    @invariant()
+    def nothing_is_lost_or_doubled(self) -> None:
+        kept = [e["number"] for _, events in self.outbox.batches for e in events] + [
+            e["number"] for e in self.outbox.open
+        ]
+        stored = [e["number"] for events in self.stored.values() for e in events]
+        assert len(set(stored)) == len(stored)
+        assert len(set(kept)) == len(kept)
+        assert set(stored) | set(kept) == set(range(self.added))
+
+    def teardown(self) -> None:
+        for at in sorted(self.in_flight):
+            self.outbox.take_back(at)
+        self.store(self.outbox.attach("last#1"))
+        assert [e["number"] for _, events in sorted(self.stored.items()) for e in events] == list(range(self.added))
+
+
+TestTravels = Travels.TestCase
+TestTravels.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+NODES = {
+    "s": {"emit": {"progress": {"n": 0}}, "next": "m"},
+    "m": {"map": {"over": "[1, 2, 3]", "do": "inner"}, "emit": {"warning": {"n": 1}}, "catch": {"any": "caught"},
+          "next": "caught"},
+    "caught": {"emit": {"progress": {"n": 2}}, "activity": "x", "catch": {"any": "done"}, "next": "done"},
+    "done": {"emit": {"state": {"n": 3}}, "end": None},
+}  # fmt: skip
+INNER = {
+    "a": {"emit": {"warning": {"item": "${item}"}}, "activity": "x", "next": "b"},
+    "b": {"emit": {"progress": {"item": "${item}"}}, "activity": "x", "next": "z"},
+    "z": {"end": 1},
+}
+
+
+class Worked:
+    """A machine with activities that report as a script says; counts what it tells and what reaches the store."""
+
+    def __init__(self) -> None:
+        self.plan = plan_of(NODES, inner=INNER)
+        self.stored: dict[int, list[Any]] = {}
+        self.emitted = Counter[str]()
+        self.work: list[RunActivity] = []
+        self.over = False
+        self.start(MachineState())
+
+    def start(self, state: MachineState) -> None:
+        self.machine = Machine(self.plan, state, JOB)
+        tell = self.machine.emit
+
+        def emit(kind: str, **data: Any) -> None:
+            self.emitted[kind] += 1
+            tell(kind, **data)
+
+        self.machine.emit = emit  # type: ignore[method-assign]
+        self.feed(Started(now=1.0))
+
+    def feed(self, happened: Input) -> None:
+        for command in self.machine.feed(happened):
+            if isinstance(command, RunActivity):
+                self.work.append(command)
+            self.over = self.over or isinstance(command, Finish | Failure)
+
+    def report(self, pick: int, fails: bool, had_stored: bool) -> None:
+        command = self.work.pop(pick % len(self.work))
+        if had_stored or not fails:
+            for sequence, events in command.events:
+                assert self.stored.setdefault(sequence, list(events)) == events
+        if fails:
+            self.feed(ActivityFailed(now=1.0, at=command.at, code="broken", message=""))
+        else:
+            self.feed(ActivityDone(now=1.0, at=command.at, result=None))
+
+    def continue_as_new(self) -> None:
+        self.feed(Drain(now=1.0))
+        while self.work:
+            self.report(0, False, True)
+        if not self.over:
+            self.start(MachineState.from_json(json.loads(json.dumps(self.machine.state.to_json()))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.booleans(), st.booleans(), st.booleans()), max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_a_machine_whose_activities_fail_and_are_cancelled_tells_every_event_once(script: list[Any]) -> None:
+    """A step: which activity reports, whether it fails, whether it had stored its events, whether a new run follows."""
+    worked = Worked()
+    for pick, fails, had_stored, drains in script:
+        if worked.work:
+            worked.report(pick, fails, had_stored)
+        if drains and not worked.over:
+            worked.continue_as_new()
+    while worked.work:
+        worked.report(0, False, True)
+    assert worked.over
+    told = [kept["t"] for _, events in sorted(worked.stored.items()) for kept in events]
+    assert Counter(told) == worked.emitted
+    assert worked.machine.state.outbox.waiting() == []
+
+
+def test_a_job_ends_only_after_its_last_events_are_stored() -> None:
+    machine = Machine(plan_of({"a": {"emit": {"progress": {}}, "end": 1}}), MachineState(), JOB)
+    commands = machine.feed(Started(now=1.0))
+    for number in range(1, 4):
+        (flush,) = commands
+        assert isinstance(flush, RunActivity)
+        assert flush.at == f"~flush#{number}"
+        commands = machine.feed(ActivityFailed(now=1.0, at=flush.at, code="store_locked", message=""))
+    (flush,) = commands
+    assert isinstance(flush, RunActivity)
+    assert machine.feed(ActivityDone(now=1.0, at=flush.at, result=None)) == [Finish(result=1)]
+
+
+def test_an_activity_that_only_looks_carries_nothing() -> None:
+    nodes = {"a": {"emit": {"progress": {}}, "activity": "x", "events": "leave", "next": "b"},
+             "b": {"activity": "x", "next": "c"}, "c": {"end": 1}}  # fmt: skip
+    machine = Machine(plan_of(nodes), MachineState(), JOB)
+    (first,) = machine.feed(Started(now=1.0))
+    (second,) = machine.feed(ActivityDone(now=1.0, at="a#1", result=None))
+    assert isinstance(first, RunActivity)
+    assert isinstance(second, RunActivity)
+    assert (first.events, len(second.events)) == ([], 1)
+
+
+def test_nothing_is_flushed_between_two_runs() -> None:
+    nodes = {"a": {"activity": "x", "next": "b"}, "b": {"emit": {"warning": {}}, "end": 1}}
+    machine = Machine(plan_of(nodes), MachineState(), JOB)
+    machine.feed(Started(now=1.0))
+    machine.emit("warning", code="x")
+    assert machine.feed(Drain(now=1.0)) == []
+    assert machine.feed(ActivityDone(now=1.0, at="a#1", result=None)) == [Drained()]
+    assert len(machine.state.to_json()["out"]["e"]) == 1
