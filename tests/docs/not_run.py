@@ -7,4 +7,5 @@ NOT_RUN = {
     ): "is the test command itself, and what has tests of its own",
     ("README.md", ". .venv/bin/activate"): "tests run in the environment that they were started in",
     ("README.md", "docker build -t loom ."): "needs Docker and a registry",
+    ("docs/howto/production.md", "docker build -t loom ."): "needs Docker and a registry",
 }

@@ -68,7 +68,7 @@ class Reader:
         """Run a block of commands or of Python."""
         if block.language == "python":
             (self._state / "block.py").write_text(self.with_own_ports(block.text))
-            self._run(f"python {self._state / 'block.py'}\n")
+            self._run(f"python - < {self._state / 'block.py'}\n")
         elif "background" in block.words:
             self._start(block.text)
         elif "answer" in block.options:
@@ -90,8 +90,10 @@ class Reader:
 
     def _run(self, text: str) -> None:
         command = self._script(text)
-        ended = subprocess.run(command, env=self._env(), capture_output=True, text=True, timeout=PATIENCE, check=False)
-        self.output = ended.stdout + ended.stderr
+        ended = subprocess.run(
+            command, env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * PATIENCE
+        )
+        self.output = ended.stdout
         assert ended.returncode == 0, self._tell(text, ended.returncode, self.output)
 
     def _run_until_it_succeeds(self, text: str) -> None:
@@ -173,7 +175,8 @@ class Reader:
         """Put `loom` and `temporal` on PATH: these sources', and the one that Loom finds."""
         port, http = (self._ports[name] for name in ("7233", "7243"))
         dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
-        loom = f'if [ "$1" = dev ]; then set -- "$@" {dev}; fi\nexec {sys.executable} -P -m loom_client.cli "$@"\n'
+        own = f'case "$1 $*" in *--port*) ;; dev*) set -- "$@" {dev} ;; esac'
+        loom = f'{own}\nexec {sys.executable} -P -m loom_client.cli "$@"\n'
         for name, text in {"loom": loom, "temporal": f'exec {find_temporal()} "$@"\n'}.items():
             file = self._bin / name
             file.write_text(f"#!/bin/sh\n{text}")
