@@ -32,7 +32,7 @@ def test_a_long_output_is_cut_to_its_limit_and_keeps_both_ends(length: int, limi
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        ("validation_error", "Check the types and the format"),
+        ("validation_error", "Check types and format"),
         ("timeout", "simpler or split it"),
         ("permission_denied", "needs authorization"),
         ("tool_not_found", "the tools that you were given"),
