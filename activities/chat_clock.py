@@ -1,11 +1,13 @@
 """How long a model call may wait, and for what."""
 
 import asyncio
-from collections.abc import Awaitable
+import dataclasses
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from loom_dsl.errors import ModelUnavailable
+from loom_dsl.duration import parse_duration
+from loom_dsl.errors import ConfigurationError, ModelUnavailable
 
 T = TypeVar("T")
 _TAIL = 5.0
@@ -23,9 +25,30 @@ class Timeouts:
     """
 
     connect: float = 10.0
-    first_byte: float = 120.0
-    idle: float = 60.0
-    total: float = 900.0
+    first_byte: float = 300.0
+    idle: float = 120.0
+    total: float = 1500.0
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "Timeouts":
+        """Read them from LOOM_MODEL_CONNECT, _FIRST_BYTE, _IDLE and _TOTAL, such as ``90s`` or ``5m``.
+
+        The defaults are made for models that think for minutes before they say a word.
+
+        Raises:
+            ConfigurationError: One of them is not a time.
+        """
+        given: dict[str, float] = {}
+        for field in dataclasses.fields(cls):
+            name = f"LOOM_MODEL_{field.name.upper()}"
+            if text := env.get(name, "").strip():
+                try:
+                    given[field.name] = parse_duration(text)
+                except ValueError as error:
+                    raise ConfigurationError(f"{name}: {error}") from None
+                if given[field.name] <= 0:
+                    raise ConfigurationError(f"{name}: {text} is no time at all; write it as 90s or 5m")
+        return cls(**given)
 
 
 class Clock:
@@ -62,7 +85,9 @@ class Clock:
     def _told(self, *, out_of_time: bool) -> str:
         limits = self._timeouts
         if out_of_time:
-            return f"{self._host} did not finish its answer within {limits.total:g} s. Allow the call more time."
+            return f"{self._host} did not finish its answer within {limits.total:g} s. LOOM_MODEL_TOTAL allows more."
         if self.answering:
-            return f"{self._host} fell silent for {limits.idle:g} s in the middle of its answer."
-        return f"{self._host} did not begin to answer within {limits.first_byte:g} s. Is the model loaded?"
+            silent = f"{self._host} fell silent for {limits.idle:g} s in the middle of its answer"
+            return f"{silent}. LOOM_MODEL_IDLE allows more."
+        late = f"{self._host} did not begin to answer within {limits.first_byte:g} s"
+        return f"{late}. Is the model loaded? LOOM_MODEL_FIRST_BYTE allows more."

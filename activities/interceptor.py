@@ -49,7 +49,13 @@ class _Inbound(ActivityInboundInterceptor):
         try:
             async with Heartbeats():
                 return await self._patiently(input)
-        except (ApplicationError, CancelledError, asyncio.CancelledError):
+        except ApplicationError:
+            raise
+        except (CancelledError, asyncio.CancelledError):
+            details = activity.cancellation_details()
+            if details is not None and details.worker_shutdown and not details.cancel_requested:
+                # The server does not take a cancellation that nobody asked for, and would wait for a timeout.
+                raise ApplicationError("the worker was stopped while this ran", type="worker_stopped") from None
             raise
         except LoomError as error:
             raise self._told(error) from None

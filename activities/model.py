@@ -81,7 +81,8 @@ class Model:
         body = await self._body(call, facts)
         endpoint, _ = self._runtime.endpoint(facts.agent.model)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
-        reply = await endpoint.stream(body, on_text=deltas.add, headers={"x-loom-run": call.job})
+        headers = {"x-loom-run": call.job}
+        reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
         head = _head(facts, reply, body)
         warning = _warning(reply)
         end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, reply.text, deltas, warning))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from activities.openai_chat import ChatEndpoint, endpoint_from_environment
+from activities.openai_chat import ChatEndpoint, Timeouts, endpoint_from_environment
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
 from loom_dsl.errors import NotFoundError, PermissionDenied, StoreLocked
@@ -78,7 +78,8 @@ class Runtime:
         root: Working directories must lie under it.
         on_approval: Command or URL that is told of a new approval, or empty.
         secrets: Names and values that never enter the store, history or events.
-        environment: Where endpoints and credentials of models are looked up.
+        environment: Where endpoints and credentials of models are looked up, and how long their calls may take.
+        timeouts: How long a model call may wait, from the environment.
     """
 
     store: Store
@@ -87,8 +88,12 @@ class Runtime:
     on_approval: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    timeouts: Timeouts = field(init=False)
     _facts: OrderedDict[str, JobFacts] = field(default_factory=OrderedDict)
     _endpoints: dict[str, tuple[ChatEndpoint, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.timeouts = Timeouts.from_environment(self.environment)
 
     async def facts(self, job: str) -> JobFacts:
         """Give what is fixed for a job.

@@ -9,11 +9,11 @@ from temporalio import activity
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Runtime
 from activities.tool_run import describe
-from activities.transcript import Transcript
+from activities.transcript import PRIVATE, Transcript
 from activities.workspace import Workspace
 from loom_dsl.agent import call_name
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.errors import LoomError, ToolNotFound, ToolUnavailable
+from loom_dsl.errors import LoomError, ToolNotFound, ToolUnavailable, ToolValidationError
 from loom_dsl.permission_rules import rule_for
 from loom_dsl.permissions import ToolTraits, Verdict, decide, traits_of
 from loom_dsl.redaction import mask_known, redact
@@ -25,6 +25,7 @@ from loom_store.transaction import Transaction
 MOST_SUMMARY = 300
 MOST_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
+CUT = "your message was cut off at the limit of output tokens, so make the arguments shorter;"
 
 
 class Calls:
@@ -56,6 +57,11 @@ class Calls:
         head = await self._transcript.head(call.session, item["e"])
         raw: str = head["tool_calls"][item["i"]]["function"]["arguments"]
         return raw
+
+    async def was_cut(self, call: Call) -> bool:
+        """Whether the model ran into its limit of output tokens in the message that makes this call."""
+        head = await self._transcript.head(call.session, call.arguments["call"]["e"])
+        return head.get(PRIVATE, {}).get("finish") == "length"
 
     async def arguments(self, call: Call, tool: Tool) -> Arguments:
         """The validated arguments: those that were approved, where somebody was asked."""
@@ -124,6 +130,9 @@ class Stages:
             tool = self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
             raw = await self._calls.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
+        except ToolValidationError as error:
+            cut = edited is None and await self._calls.was_cut(call)
+            return _failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
         except LoomError as error:
             return _failed(error)
         if tool.read_only and edited is None:
