@@ -11,13 +11,11 @@ from activities.transcript import PRIVATE, Transcript
 from loom_dsl.canonical import digest
 from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.messages import CANCELLED, call_ids, close_orphans
-from loom_dsl.run import ErrorInfo, RecursionStats, RunResult, RunUsage
+from loom_dsl.run import MOST_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.turn import TurnState
 from loom_store.rows import Entry, NewEntry
 from loom_store.transaction import Transaction
 
-MOST_ANSWER = 32 * 1024
-"""Characters of an answer in the workflow's result; a longer one is cut there and whole in the store."""
 MOST_RECURSIONS = 200
 _EMPTY = digest(b"")
 _LIMITS = {

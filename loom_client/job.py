@@ -17,10 +17,9 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError, TerminatedError
 
-from activities.conclude import MOST_ANSWER
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
 from loom_dsl.events import Event, EventType, decode
-from loom_dsl.run import ErrorInfo, RunResult
+from loom_dsl.run import MOST_ANSWER, ErrorInfo, RunResult
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
@@ -204,11 +203,7 @@ class Job:
         raise JobGone(f"job {self.id} {what}") from None
 
     async def _whole(self, result: RunResult) -> RunResult:
-        """Put a long answer back, which the workflow's own result only begins."""
-        if len(result.answer) <= MOST_ANSWER:
-            return result
-        answer = await self._store.read(lambda tx: _last_answer(tx, result.session_id, self.id))
-        return result.model_copy(update={"answer": answer or result.answer})
+        return await with_whole_answer(self._store, self.id, result)
 
     async def _is_open(self) -> bool:
         try:
@@ -223,6 +218,14 @@ class Job:
         if "completed" in error.message:
             return ConflictError(f"job {self.id} has already ended")
         return NotFoundError(f"the server does not know a running job {self.id}")
+
+
+async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
+    """Put a long answer back, which the workflow's own result only begins."""
+    if len(result.answer) <= MOST_ANSWER:
+        return result
+    answer = await store.read(lambda tx: _last_answer(tx, result.session_id, job))
+    return result.model_copy(update={"answer": answer or result.answer})
 
 
 def _last_answer(tx: Transaction, session: str, job: str) -> str:

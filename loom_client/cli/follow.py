@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from loom_client.client import Loom
+from loom_client.job import with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
 from loom_dsl.events import Event, EventType
@@ -222,17 +223,6 @@ def stored_result(row: Mapping[str, Any] | None) -> RunResult | None:
     if row is None or not row["ended_at"] or not row["result"]:
         return None
     return RunResult.model_validate(row["result"])
-
-
-async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
-    """Put the whole answer in place of one that was cut for the server."""
-    if not result.answer.endswith("[... the rest is in the store]"):
-        return result
-    last = await store.read(lambda tx: tx.last_offset(job))
-    events = await store.read(lambda tx: tx.read_events(job, after=max(0, last - 50), limit=50, expand=True))
-    whole = [raw.get("content") for _, raw in events if raw.get("t") in ("llm_finish", "agent_finish")]
-    answer = next((text for text in reversed(whole) if isinstance(text, str) and text), result.answer)
-    return result.model_copy(update={"answer": answer})
 
 
 def is_pending(store: Store, approval: str) -> bool:

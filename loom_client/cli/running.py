@@ -97,8 +97,9 @@ async def result(
     store: StorePath = None,
 ) -> int:
     """Wait for a job and print its answer."""
-    from loom_client.cli.follow import final_result, stored_result, with_whole_answer
+    from loom_client.cli.follow import final_result, stored_result
     from loom_client.cli.opening import existing_store, find_job, opened
+    from loom_client.job import with_whole_answer
 
     settings = settings_of(address, namespace, task_queue, store)
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")

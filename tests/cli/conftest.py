@@ -52,7 +52,7 @@ SCRIPTS = {
   - {say: "\u001b[2Jend"}
 """,
     "broken": """
-  - {say: "one two three four five six seven eight nine ten", chunk: 6, delay: 20ms, close_after: 6, times: 1}
+  - {say: "one two three four five six seven eight nine ten", chunk: 6, delay: 60ms, close_after: 8, times: 1}
 """,
     "refusing": """
   - {fail: {status: 503, retry_after: 30s, times: 1}, say: "At last."}
