@@ -157,7 +157,7 @@ class Reader:
         return f"this ended with {status}:\n{text}\n--- it printed:\n{output}\n{logs}"
 
     def _env(self) -> dict[str, str]:
-        ours = ("LOOM_", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "OPENAI_", "FORCE_COLOR")
+        ours = ("LOOM_", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "OPENAI_", "FORCE_COLOR", "PYTHONUNBUFFERED")
         address = f"127.0.0.1:{self._ports['7233']}"
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith(ours)},
