@@ -61,7 +61,7 @@ class Calls:
     async def was_cut(self, call: Call) -> bool:
         """Whether the model ran into its limit of output tokens in the message that makes this call."""
         head = await self._transcript.head(call.session, call.arguments["call"]["e"])
-        return head.get(PRIVATE, {}).get("finish") == "length"
+        return bool(head.get(PRIVATE, {}).get("finish") == "length")
 
     async def arguments(self, call: Call, tool: Tool) -> Arguments:
         """The validated arguments: those that were approved, where somebody was asked."""

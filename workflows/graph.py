@@ -200,20 +200,21 @@ class GraphWorkflow:
     async def _activity(self, command: RunActivity) -> None:
         at = command.at
         self._begun.add(at)
+        happened: Input
         try:
             result = await self._run_carrier(command)
-            self._queue.append(ActivityDone(now=workflow.time(), at=at, result=result))
+            happened = ActivityDone(now=workflow.time(), at=at, result=result)
         except (FailureError, asyncio.CancelledError) as error:
             code, message = _failure(error)
             cancelled = is_cancelled_exception(error)
-            self._queue.append(
-                ActivityFailed(now=workflow.time(), at=at, code=code, message=message, cancelled=cancelled)
-            )
+            happened = ActivityFailed(now=workflow.time(), at=at, code=code, message=message, cancelled=cancelled)
         finally:
             self._tasks.pop(at, None)
             self._begun.discard(at)
         self._done += 1
+        # Before the result, or what the result sets off would run in this run too.
         self._drain_if_large()
+        self._queue.append(happened)
 
     async def _run_carrier(self, command: RunActivity) -> Any:
         assert self._machine is not None
