@@ -83,6 +83,7 @@ async def watch(
     """Show a job."""
     from loom_client.cli.opening import opened
 
+    tell_on_interrupt(f"the job goes on; see it again with `loom watch {job}`")
     async with opened(settings_of(address, namespace, task_queue, store)) as loom:
         return await _follow(loom, job, after=offset, as_json=as_json, states=states, ask=False)
 
@@ -119,8 +120,8 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
     from loom_client.render import Timeline
 
     row = await find_job(loom.store, name)
-    if not row["ended_at"]:
-        tell_on_interrupt(f"the job goes on; see it again with `loom watch {name}`")
+    goes_on = f"the job goes on; see it again with `loom watch {name}`"
+    tell_on_interrupt("" if row["ended_at"] else goes_on)
     asking = ask and can_ask()
     watcher, calls = make_watcher(loom, row, as_json=as_json, states=states, tell=not asking)
     follower = Follower(loom, row, watcher, calls)
