@@ -1,6 +1,7 @@
 """Running a tool: what is not idempotent goes through the effect ledger and happens at most once."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ LARGEST_OUTPUT = 8 * 1024 * 1024
 """Characters of a tool's output that are kept."""
 LARGEST_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
+MOST_UNHEARD = 200
+"""Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
 _SMALL = 64 * 1024
 _OVERLAP = 4_096
 
@@ -38,11 +41,32 @@ class _Run:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A tool's function at work. It may outlive the attempt that began it; the next attempt then waits for it.
+
+    Attributes:
+        task: Gives what the function returns.
+        stop: Set when the function is to end.
+        until: When its time is up, by the event loop's clock.
+    """
+
+    task: asyncio.Task[Any]
+    stop: threading.Event
+    until: float
+
+    def end(self) -> None:
+        """Tell the function to end, and listen to it no longer."""
+        self.stop.set()
+        self.task.cancel()
+
+
 class Execute:
     """The activity ``loom.tool.execute``."""
 
     def __init__(self, runtime: Runtime, calls: Calls) -> None:
         self._runtime, self._calls = runtime, calls
+        self._running: dict[str, _Running] = {}
 
     @activity.defn(name="loom.tool.execute")
     async def execute(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -54,13 +78,13 @@ class Execute:
             run = await self._prepare(call, facts)
             silent = run.tool.quick and run.tool.idempotent and not call.batches
             effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
-            if effect is not None and not effect.created:
+            if effect is not None and not effect.created and run.key not in self._running:
                 return await self._earlier(run, effect)
             output = await self._run(run)
-            name = await self._runtime.keep(lambda tx: self._settle(tx, run, output))
+            name = await self._kept(run, output)
         except UnreadableResult as error:
             message = self._masked(error.message)
-            await self._runtime.keep(lambda tx: self._settle(tx, run, message, note=UnreadableResult.code))
+            await self._kept(run, message, note=UnreadableResult.code)
             return {"ok": False, "code": error.code, "message": message, "ms": _ms(started)}
         except StoreError:
             raise
@@ -108,7 +132,7 @@ class Execute:
             if found.outcome != "unknown":
                 happened = found.outcome == "happened"
                 output = await self._readable(text_of(found.result)) if happened else await self._run(run)
-                return {"ok": True, "output": await self._runtime.keep(lambda tx: self._settle(tx, run, output))}
+                return {"ok": True, "output": await self._kept(run, output)}
         unknown = OutcomeUnknown()
         if effect.status == "pending":
             await self._runtime.store.write(lambda tx: tx.settle_effect(run.key, "unknown", note=unknown.message))
@@ -116,7 +140,7 @@ class Execute:
 
     async def _reconcile(self, run: _Run, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
         """Ask the tool what became of an earlier attempt; a tool that cannot say does not know."""
-        asking = {"arguments": run.arguments, "context": self._context(run)}
+        asking = {"arguments": run.arguments, "context": self._context(run, threading.Event())}
         try:
             async with asyncio.timeout(run.tool.timeout):
                 found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
@@ -126,15 +150,16 @@ class Execute:
 
     async def _run(self, run: _Run) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
-        keywords = tool.bind(run.arguments, self._context(run))
+        running = self._running.get(run.key) or self._start(run)
         try:
-            async with asyncio.timeout(tool.timeout):
-                result = await run_function(tool.function, keywords, is_async=tool.is_async)
+            async with asyncio.timeout_at(running.until):
+                result = await asyncio.shield(running.task)
             return await self._readable(text_of(result))
         except asyncio.CancelledError:
-            await self._cancelled(run)
+            await self._cancelled(run, running)
             raise
         except TimeoutError:
+            running.end()
             await self._failed(run, f"it did not end within {seconds}", "unknown")
             check = "" if tool.idempotent else "; it may have had its effect: check before anything else"
             raise ToolTimeout(f"the tool {tool.name} did not end within {seconds}{check}") from None
@@ -143,6 +168,20 @@ class Execute:
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
             await self._failed(run, told.message, "failed")
             raise told from None
+
+    def _start(self, run: _Run) -> _Running:
+        stop = threading.Event()
+        keywords = run.tool.bind(run.arguments, self._context(run, stop))
+        task = asyncio.create_task(run_function(run.tool.function, keywords, is_async=run.tool.is_async))
+        running = _Running(task, stop, asyncio.get_running_loop().time() + run.tool.timeout)
+
+        # Looked at here, because it may be that no attempt ever asks for it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        unheard = [key for key, other in self._running.items() if other.task.done()]
+        for key in unheard[:-MOST_UNHEARD]:
+            del self._running[key]
+        self._running[run.key] = running
+        return running
 
     async def _readable(self, text: str) -> str:
         """An output without secrets. Half a secret at the cut would not be seen as one, so more is looked at."""
@@ -157,12 +196,26 @@ class Execute:
         if not run.tool.idempotent:
             note = self._masked(message)[:500]
             await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status, note=note))
+        self._running.pop(run.key, None)
 
-    async def _cancelled(self, run: _Run) -> None:
-        """Aborted in the middle: whether the effect happened is not known. A worker that stops leaves it pending."""
+    async def _cancelled(self, run: _Run, running: _Running) -> None:
+        """End what was aborted: whether its effect happened is not known. A worker that stops leaves it pending.
+
+        When only the server lost sight of this attempt, because it was away itself, the function goes on: the next
+        attempt waits for it, if it comes to this worker.
+        """
         details = activity.cancellation_details()
-        if details is not None and details.cancel_requested:
+        if details is None or not (details.cancel_requested or details.worker_shutdown):
+            return
+        running.end()
+        self._running.pop(run.key, None)
+        if details.cancel_requested:
             await self._failed(run, "the job was aborted while the tool ran", "unknown")
+
+    async def _kept(self, run: _Run, output: str, note: str | None = None) -> str:
+        name = await self._runtime.keep(lambda tx: self._settle(tx, run, output, note))
+        self._running.pop(run.key, None)
+        return name
 
     def _settle(self, tx: Transaction, run: _Run, output: str, note: str | None = None) -> str:
         name = tx.put_blob(output.encode("utf-8", "replace"))
@@ -170,7 +223,7 @@ class Execute:
             tx.settle_effect(run.key, "settled", result_digest=name, note=note)
         return name
 
-    def _context(self, run: _Run) -> ToolContext:
+    def _context(self, run: _Run, stop: threading.Event) -> ToolContext:
         call, item = run.call, run.call.arguments["call"]
         loop = asyncio.get_running_loop()
         count = 0
@@ -196,7 +249,7 @@ class Execute:
             call_id=item["id"],
             idempotency_key=run.key,
             progress=progress,
-            cancelled=activity.is_cancelled,
+            cancelled=stop.is_set,
         )
 
 

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import PendingActivityState
 
 from loom_client.dev_server import DevServer
 from loom_dsl.events import EventType
@@ -93,3 +94,31 @@ async def test_who_waits_for_a_result_outlasts_a_server_that_is_away(house: Open
         opened.release(job)
         assert (await waiting).status == "completed"
     assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
+
+
+@pytest.mark.parametrize("tool", ["send", "linger"])
+async def test_a_tool_goes_on_while_the_server_is_away_for_longer_than_its_heartbeat(
+    house: Opener, own_server: DevServer, tool: str
+) -> None:
+    opened = await house(calling(tool), server=own_server)
+    async with opened.worker() as worker:
+        expected = await undisturbed(opened)
+        job = await opened.start(hold=True)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN), 20)
+        killed = time.monotonic()
+        own_server.kill()
+        await eventually(lambda: time.monotonic() > killed + 6)
+        await own_server.start()
+        back = time.time()
+
+        async def known_again() -> bool:
+            """The timeout and the next heartbeat race: there is a second attempt, or the first one is seen again."""
+            (pending,) = (await job.handle.describe()).raw_description.pending_activities
+            began = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+            return began and (pending.attempt == 2 or pending.last_heartbeat_time.ToNanoseconds() / 1e9 > back)
+
+        await eventually(known_again, 20)
+        opened.release(job)
+        assert await finish(opened, job, killed) == expected
+        assert worker.starts == 1
+    assert len(lines(opened.workdir(job), BEGUN)) == 1

@@ -25,7 +25,7 @@ async def told(job: Job, kind: EventType, **data: Any) -> list[dict[str, Any]]:
 
 
 async def test_sixty_messages_arrive_in_order_and_once_while_the_job_continues_as_new(house: Opener) -> None:
-    opened = await house([{"repeat": 45, "calls": [{"tool": "look", "args": {"text": "{n}"}}]}, {"say": "bye"}])
+    opened = await house([{"repeat": 38, "calls": [{"tool": "look", "args": {"text": "{n}"}}]}, {"say": "bye"}])
     sent = [f"message {number}" for number in range(60)]
     async with opened.inside():
         job = await opened.start()
