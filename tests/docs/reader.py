@@ -1,5 +1,6 @@
 """Somebody who reads a page and does what it says, in a directory and with a server of their own."""
 
+import contextlib
 import os
 import pty
 import re
@@ -11,11 +12,13 @@ import time
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from loom_client.dev_claims import free_port
 from loom_client.temporal_binary import find_temporal
 from tests.docs.markdown import Block
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 QUESTION = b"[l]ater?"
 READY = re.compile(r"(?m)^http://|^worker ready")
 """What a command prints that goes on in the background, when it can be used."""
@@ -57,6 +60,11 @@ class Reader:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        left = self._left()
+        _, alive = psutil.wait_procs(left, timeout=15)
+        for process in alive:
+            process.kill()
+        assert not alive, f"the page leaves these running: {[process.pid for process in alive]}"
 
     def begin_project(self) -> None:
         """Do what the README's first agent does."""
@@ -91,7 +99,7 @@ class Reader:
     def _run(self, text: str) -> None:
         command = self._script(text)
         ended = subprocess.run(
-            command, env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * PATIENCE
+            command, env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE
         )
         self.output = ended.stdout
         assert ended.returncode == 0, self._tell(text, ended.returncode, self.output)
@@ -145,6 +153,15 @@ class Reader:
             assert process.poll() is None, self._tell(text, process.returncode, log.read_text())
             assert time.monotonic() < end, f"this was not ready in {PATIENCE:g} s:\n{text}\n{log.read_text()}"
             time.sleep(0.05)
+
+    def _left(self) -> list[psutil.Process]:
+        """The processes that were started here, by whatever command, and are still there."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("XDG_STATE_HOME") == str(self._state):
+                    found.append(process)
+        return found
 
     def _script(self, text: str, *, keep: bool = True) -> list[str]:
         """Give the command that runs a text where the block before it stopped; and remembers where it stops."""
