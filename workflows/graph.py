@@ -48,6 +48,8 @@ with workflow.unsafe.imports_passed_through():
 NAME = "loom.graph"
 LOCAL_TIMEOUT = timedelta(milliseconds=500)
 """A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
+HEARTBEAT = 5.0
+"""Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 FOLD_SECONDS, FOLD_EVENTS = 1.0, 512
 """`adaptive` folds turns into a run until it is as old as the server's floor for continue-as-new, or this long."""
 MOST_EVENTS, MOST_BYTES = 8_000, 8 * 1024 * 1024
@@ -243,7 +245,7 @@ class GraphWorkflow:
             argument,
             activity_id=name,
             start_to_close_timeout=timedelta(seconds=command.timeout),
-            heartbeat_timeout=timedelta(seconds=command.heartbeat) if command.heartbeat else None,
+            heartbeat_timeout=timedelta(seconds=command.heartbeat or HEARTBEAT),
             retry_policy=RetryPolicy(
                 maximum_attempts=attempts,
                 initial_interval=timedelta(seconds=initial),
