@@ -25,6 +25,8 @@ def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]
     if not items:
         return machine.complete(token, [])
     token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
+    # The next turn of the same run has a map of the same name, with other items.
+    machine.free_items.pop(token.at, None)
     if node.map.barrier is not None:
         limit = machine.mapped(token, "barrier.limit", node.map.barrier.limit, names)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:

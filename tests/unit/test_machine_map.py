@@ -81,6 +81,17 @@ def test_calls_run_together_unless_their_effects_need_an_order(text: str, togeth
     assert agent.sim.outcome.result == {"status": "completed"}
 
 
+def test_what_was_free_in_one_turn_says_nothing_about_the_next_turn_of_the_same_run() -> None:
+    agent = Agent([calls("r r r"), calls("w w w"), calls("r r r"), []])
+    for together in ("c0 c1 c2", "c0", "c1", "c2", "c0 c1 c2"):
+        wave = running(agent)
+        assert " ".join(wave) == together
+        for name in wave:
+            finish(agent, name)
+    agent.run()
+    assert (agent.sim.outcome.result, agent.sim.outcome.runs) == ({"status": "completed"}, 1)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_no_more_calls_run_at_once_than_the_limit(limit: int) -> None:
     agent = Agent([calls("r r r r r")], max_concurrency=limit)
