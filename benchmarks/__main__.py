@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME …] [--quick] [--full]``: measure, print, and write RESULTS.md."""
+"""``python -m benchmarks [NAME …] [--quick] [--full]``: measure, print, and write into RESULTS.md."""
 
 import argparse
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks import starting, weight
-from benchmarks.report import RESULTS, Table, machine, write
+from benchmarks.report import RESULTS, Table, machine, stamp, write
 from benchmarks.speed import LANES, enter, run_lane
 from benchmarks.stand import Contestant, Stand
 from benchmarks.workload import script
@@ -59,11 +59,12 @@ class Bench:
         try:
             table = await measuring
         except Exception as error:  # the others are still worth measuring
-            table = Table(name, notes=[f"Failed: {_said(error)}"])
+            table = Table(f"{name} failed", notes=[_said(error)])
+        table.measured = stamp()
         self._tables.append(table)
         print(f"{table.markdown()}\n({time.perf_counter() - started:.0f} s)\n", flush=True)
         if self._output is not None:
-            write(self._tables, path=self._output, command=" ".join(["python -m benchmarks", *sys.argv[1:]]))
+            write(self._tables, path=self._output)
 
 
 def _said(error: BaseException) -> str:
@@ -84,14 +85,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="two rounds each; nothing is written")
     parser.add_argument("--full", action="store_true", help="1,000 turns where 100 are the default")
-    parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name}, when everything is run")
+    parser.add_argument("--output", type=Path, help=f"default: {RESULTS.name}, unless --quick")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
     names = options.names or list(NAMES)
-    output = options.output or (RESULTS if names == list(NAMES) and not options.quick else None)
-    print("\n".join(machine("python -m benchmarks")), "", sep="\n", flush=True)
+    output = options.output or (None if options.quick else RESULTS)
+    print("\n".join(machine()), "", sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="loom-bench-") as folder:
         asyncio.run(Bench(names, quick=options.quick, full=options.full, output=output).run(Path(folder)))
     if output is not None:

@@ -24,6 +24,7 @@ class Table:
         rows: One text a column.
         notes: Paragraphs below the table.
         block: Output of another program, shown as it is.
+        measured: When and of what, in one line.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     block: str = ""
+    measured: str = ""
 
     def markdown(self) -> str:
         """Write the table in Markdown, aligned."""
@@ -43,8 +45,8 @@ class Table:
             lines.append("")
         if self.block:
             lines += ["```", self.block.strip(), "```", ""]
-        for note in self.notes:
-            lines += [note, ""]
+        for note in [*self.notes, self.measured]:
+            lines += [note, ""] if note else []
         return "\n".join(lines)
 
 
@@ -62,22 +64,29 @@ def aim(value: float, limit: float, *, least: bool = False, form: str = ".2f") -
     return f"{'≥' if least else '≤'} {limit:{form}} {'✓' if met else '✗'}"
 
 
-def write(tables: Sequence[Table], *, path: Path = RESULTS, command: str) -> None:
-    """Write a run's results over those of the run before."""
-    head = ["# Benchmark results", "", *machine(command), ""]
-    path.write_text("\n".join(head) + "\n" + "\n".join(table.markdown() for table in tables), encoding="utf-8")
+def stamp() -> str:
+    """Say when this is, at which commit, and how busy the machine is."""
+    load = os.getloadavg()[0]
+    return f"*Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC at {_commit()}; load of the machine {load:.1f}.*"
 
 
-def machine(command: str) -> list[str]:
-    """Say when, how and on what the run was made."""
-    load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
+def write(tables: Sequence[Table], *, path: Path = RESULTS) -> None:
+    """Put results into a file, each in the place of the earlier one of the same title; the others stay."""
+    earlier = path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else []
+    sections = {text.partition("\n")[0]: f"## {text.strip()}\n" for text in earlier}
+    sections |= {table.title: table.markdown() for table in tables}
+    head = ["# Benchmark results", "", *machine(), ""]
+    path.write_text("\n".join([*head, *sections.values()]), encoding="utf-8")
+
+
+def machine() -> list[str]:
+    """Say how the runs are made and on what."""
     memory = psutil.virtual_memory().total / 2**30
     packages = ", ".join(f"{name} {version(name)}" for name in ("temporalio", "pydantic", "SQLAlchemy", "openai"))
     return [
-        f"- Written by `{command}` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {_commit()}",
-        f"- {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}; "
-        f"load at the end {load}: other work runs on this machine, so ratios within a round say more than times",
-        f"- Python {platform.python_version()}, {packages}",
+        f"- Written by `make bench` on {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
+        f"{platform.release()}, Python {platform.python_version()}, {packages}",
+        "- Where a machine is busy with other work, ratios within a round say more than times",
         "- Server: Temporal's dev server on an SQLite file, with the settings of `temporal-dev.yml` (tuned) or without "
         "(stock). The server, the scripted model, each worker and the driver are processes of their own.",
         "- (a) is the agent loop in plain asyncio, nothing kept. (b) is a hand-written Temporal workflow: a while "

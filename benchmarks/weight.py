@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import statistics
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,8 @@ HEAVY = Workload(turns=HEAVY_TURNS)
 APPROVAL = Workload(turns=1, tool="change")
 WORKLOADS = [PLAIN, SHORT, LARGE, THOUSAND, HEAVY, APPROVAL]
 OPENING_BYTES = 800_000
+ROW = 30
+"""Bytes of a row beside its texts: its numbers, and its place in an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +128,44 @@ async def history_of(client: Client, workflow: str) -> list[int]:
 
 
 def _streamed(side: LoomSide) -> int:
-    """Bytes of streamed text: the events that have no key; 30 bytes a row for the other columns and the index."""
-    with sqlite3.connect(f"file:{side.loom.store.path}?mode=ro", uri=True) as connection:
-        query = "SELECT coalesce(sum(length(body) + 30), 0) FROM events WHERE key_hash IS NULL"
-        size = int(connection.execute(query).fetchone()[0])
-    connection.close()
-    return size
+    """Bytes of streamed text: the events that have no key."""
+    with closing(sqlite3.connect(f"file:{side.loom.store.path}?mode=ro", uri=True)) as connection:
+        query = f"SELECT coalesce(sum(length(body) + {ROW}), 0) FROM events WHERE key_hash IS NULL"
+        return int(connection.execute(query).fetchone()[0])
 
 
 async def _flatness(side: LoomSide, workload: Workload) -> str:
-    """Hold the last turns of a job against its first."""
+    """Hold the last turns of a job against its first, by the bytes of the rows and of the runs' histories."""
     window = workload.turns // 10
-    marks = (0, window, workload.turns - window, workload.turns)
     job = await LoomJobs(side, "per_turn").start(workload)
-    sizes = await _sizes_at(side, job, marks)
+    await job.result()
     history = await history_of(side.loom.client, job.id)
-    first = (sizes[1] - sizes[0]) / window + statistics.mean(history[1:window])
-    last = (sizes[3] - sizes[2]) / window + statistics.mean(history[-window - 1 : -1])
+    stored = await _stored_by_turn(side, job, workload.turns)
+    turns = [kept + run for kept, run in zip(stored, history[: workload.turns], strict=True)]
+    # Not the first turn: it brings the plan, the task and the system message.
+    first, last = statistics.mean(turns[1 : 1 + window]), statistics.mean(turns[-window:])
     ratio = last / first
     return (
-        f"Flat: of {workload.turns} turns, the last {window} left {last / KIB:.1f} KB each (history and store, with "
+        f"Flat: of {workload.turns} turns, the last {window} left {last / KIB:.1f} KB each (rows and history, with "
         f"streamed text), the first {window} {first / KIB:.1f} KB each: {ratio:.2f} ×, aim {aim(ratio, 1.1)}. A run's "
         f"history: {history[1] / KIB:.1f} KB in turn 1, {history[-2] / KIB:.1f} KB in turn {workload.turns - 1}."
     )
 
 
-async def _sizes_at(side: LoomSide, job: Job, turns: tuple[int, ...]) -> list[int]:
-    wanted, sizes = list(turns), []
-    async for event in job.events():
-        if event.type == "iteration_start" and wanted and event.turn >= wanted[0]:
-            wanted.pop(0)
-            sizes.append(side.loom.store.size_report().total)
-    return sizes
+async def _stored_by_turn(side: LoomSide, job: Job, turns: int) -> list[int]:
+    """Give the bytes of rows that each turn of the only job of a store left: messages, their contents, and events."""
+    sizes = [0] * (turns + 1)
+    turn_of = {event.offset: event.turn async for event in job.events(follow=False)}
+    with closing(sqlite3.connect(f"file:{side.loom.store.path}?mode=ro", uri=True)) as connection:
+        entries = (
+            "SELECT e.turn, length(e.head) + length(e.key) + coalesce(length(b.body), 0) "
+            "FROM entries e LEFT JOIN blobs b ON b.id = e.content"
+        )
+        for turn, size in connection.execute(entries):
+            sizes[turn] += size + ROW
+        for last, size in connection.execute("SELECT last, length(body) FROM events"):
+            sizes[turn_of[last]] += size + ROW
+    return sizes[:turns]
 
 
 def _opening() -> list[dict[str, Any]]:
