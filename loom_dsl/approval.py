@@ -52,7 +52,7 @@ class Control(BaseModel):
     """Why."""
     text: str = Field(default="", max_length=20_000)
     """With ``inject``: the message for the model."""
-    ref: str = Field(default="", max_length=64)
+    ref: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     """With ``inject``: digest of the message in the store, in place of the text."""
     when: Literal["asap", "when_idle"] = "asap"
     """With ``inject``: before the next model call, or when the agent would finish."""

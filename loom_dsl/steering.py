@@ -109,7 +109,9 @@ def _look_up_time(machine: "Machine", token: Token, signal: SignalReceived) -> N
     machine.side_work[at] = token.at
     name = digest(canonical_json(signal.payload))
     arguments = {"signal": signal.name, "digest": name}
-    machine.command(RunActivity(at=at, activity="loom.signal.time", arguments=arguments, timeout=10.0))
+    # It only looks, so events must not travel with it: they would count as stored.
+    looking = RunActivity(at=at, activity="loom.signal.time", arguments=arguments, carries=False, timeout=10.0)
+    machine.command(looking)
     return None
 
 

@@ -63,6 +63,9 @@ HOSTILE: list[Any] = [
     {"op": "inject", "text": "x" * 20_001},
     {"op": "inject", "text": "x", "when": "later"},
     {"op": "inject", "ref": "x" * 65},
+    {"op": "inject", "ref": "x" * 64},
+    {"op": "inject", "ref": "ab" * 31},
+    {"op": "inject", "ref": "ab" * 32 + "\n"},
     {"approval_id": "ap_x", "choice": "approve"},
     {"": {"": {"": []}}},
 ]
@@ -354,6 +357,18 @@ def test_a_late_decision_is_looked_up_by_its_digest() -> None:
     late.send()
     (lookup,) = late.lookups()
     assert lookup.arguments == {"signal": DECISION, "digest": digest(canonical_json(decision(late.name, "approve")))}
+
+
+def test_no_event_travels_with_a_look_at_the_time() -> None:
+    sim = waiting(deadline={"after": 60, "to": "done"})
+    while others := [index for index, work in enumerate(sim.work) if work.activity != "echo"]:
+        sim.step(others[0])
+    sim.machine.emit("phase_start", name="nobody waits for this one")
+    sim.now += 61
+    sim.signal(DECISION, decision(the_approval(sim), "approve"))
+    (lookup,) = [work for work in sim.work if work.activity == "loom.signal.time"]
+    assert lookup.events == []
+    assert "nobody waits for this one" in canonical_json(sim.machine.state.outbox.to_json())
 
 
 @pytest.mark.parametrize("fired", [False, True])
