@@ -13,6 +13,7 @@ from activities.transcript import NOTE, Transcript
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
+from loom_dsl.errors import BlobMissing
 from loom_dsl.messages import PROJECT_CONTEXT, legal_groups
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
@@ -113,8 +114,23 @@ def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> int:
     store_events(tx, call)
     end = call.arguments["entries"]
     for item in new:
-        text = tx.get_blob(item.ref).decode() if item.ref else item.text
+        text = _text(tx, call, item)
+        if text is None:
+            continue
         entry = NewEntry(kind="message", head={"role": item.role}, content=text, job=call.job, turn=call.turn)
         end = max(end, tx.append_entries(call.session, item.key, [entry]).end)
     tx.put_blob(system.encode())
     return int(end)
+
+
+def _text(tx: Transaction, call: Call, item: _New) -> str | None:
+    """The message itself. One that the store does not hold cannot be delivered; that is told, and ends no job."""
+    if not item.ref:
+        return item.text
+    try:
+        return tx.get_blob(item.ref).decode("utf-8", "replace")
+    except BlobMissing:
+        message = f"a message could not be delivered: this store does not hold its text {item.ref}"
+        warning = {"t": "warning", "n": call.turn, "code": "not_delivered", "message": message}
+        tx.append_events(call.job, f"{item.key}/missing", [warning])
+        return None

@@ -109,3 +109,21 @@ async def test_every_update_is_answered(house: Opener, name: str) -> None:
     assert {answer["verdict"] for answer in answers.values()} <= {"invalid", "unknown"}
     assert all(answer["message"] for answer in answers.values())
     assert failed_tasks(await histories(opened.loom.client, job.id)) == []
+
+
+async def test_a_message_whose_text_nobody_stored_is_told_and_ends_no_job(house: Opener) -> None:
+    opened = await house(calling("send"))
+    stranger = await Client.connect(opened.settings.address)
+    async with opened.inside():
+        job = await opened.start(opened.agent(permissions={"ask": ["send"]}))
+        approval = await opened.approval(job)
+        handle = stranger.get_workflow_handle(job.id)
+        await handle.signal("loom.control", {"op": "inject", "ref": "ab" * 32})
+        await job.inject("and be quick")
+        await job.decide(approval, "approve", by="me")
+        assert (await account(opened.loom.store, job)).status == "completed"
+    told = of(await events(job), EventType.WARNING)
+    assert [data["code"] for data in told] == ["not_delivered"]
+    assert "ab" * 32 in told[0]["message"]
+    entries = await opened.loom.store.read(lambda tx: tx.read_entries((tx.job(job.id) or {})["session"]))
+    assert [entry.head["role"] for entry in entries if entry.kind == "message"].count("user") == 2
