@@ -17,14 +17,35 @@ STATUS_OF_CHOICE = {"approve": "approved", "edit": "edited", "reject": "rejected
 
 
 def store_events(tx: Transaction, call: Call) -> None:
-    """Store the batches that travelled with an activity, each once, and project them into the lists."""
+    """Store the batches that travelled with an activity, each event once, and project them into the lists."""
     for sequence, events in call.batches:
-        key = f"m{sequence}"
-        before = tx.last_offset(call.job)
-        first, count = tx.append_events(call.job, key, events)
-        if count and first > before and tx.job(call.job) is not None:
-            for event in events:
+        new = _append(tx, call.job, sequence, events)
+        if new and tx.job(call.job) is not None:
+            for event in new:
                 _project(tx, call, event)
+
+
+def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Append a batch, and give the events of it that were not there.
+
+    A workflow task that dies with its worker may have stored a batch already. It is then done again, perhaps with a
+    signal that came in between, and may tell more, or something else, under the same number.
+    """
+    last = tx.last_offset(job)
+    first, count = tx.append_events(job, f"m{sequence}", events)
+    if first > last:
+        return events
+    stored = [event for _, event in tx.read_events(job, after=first - 1, limit=count)] if count else []
+    new = []
+    for index, event in enumerate(events):
+        if index < len(stored) and stored[index] == event:
+            continue
+        name = digest(canonical_json(event))[:16]
+        offset, _ = tx.append_events(job, f"m{sequence + index}/{name}", [event])
+        if offset > last:
+            last = offset
+            new.append(event)
+    return new
 
 
 def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
