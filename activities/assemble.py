@@ -1,6 +1,7 @@
 """Context assembly: what the model is going to read, chosen by priority and within the token budget."""
 
 import json
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from temporalio import activity
 
 from activities.observe import store_events
 from activities.registry import ToolRegistry
-from activities.runtime import Call, JobFacts, Runtime
+from activities.runtime import MOST_FACTS, Call, JobFacts, Runtime
 from activities.transcript import NOTE, Transcript
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import digest
@@ -36,7 +37,8 @@ class Assemble:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
-        self._stored: set[str] = set()
+        self._stored: OrderedDict[str, str] = OrderedDict()
+        """By job: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
         self._sizes: dict[tuple[str, ...], int] = {}
 
     @activity.defn(name="loom.context.assemble")
@@ -53,9 +55,11 @@ class Assemble:
         project = next((text for text, _, role in reversed(known) if role == NOTE + PROJECT_CONTEXT), "")
         system = system_message(facts.agent, facts, project)
         end, name = call.arguments["entries"], digest(system)
-        if new or call.batches or name not in self._stored:
+        if new or call.batches or self._stored.get(call.job) != name:
             end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
-            self._stored.add(name)
+            self._stored[call.job] = name
+            if len(self._stored) > MOST_FACTS:
+                self._stored.popitem(last=False)
         messages = await self._transcript.messages(call.session, end)
         budget = facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent)
         heads = [{"role": role} for _, _, role in messages]

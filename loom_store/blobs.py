@@ -11,7 +11,7 @@ from loom_store.scope import Scope
 from loom_store.tables import blobs
 
 # Putting a content again says that somebody needs it: prune looks at this time. Coarse, to save writes.
-_TOUCH_SECONDS: Final = 3600
+TOUCH_SECONDS: Final = 3600
 
 _FIND = select(blobs.c.id, blobs.c.put_at).where(blobs.c.digest == bindparam("name"))
 _READ = select(blobs.c.body).where(blobs.c.digest == bindparam("name"))
@@ -60,7 +60,7 @@ class Blobs(Scope):
             blob_id = self._execute(_ADD, row).inserted_primary_key[0]
         else:
             blob_id = found.id
-            if now - found.put_at > _TOUCH_SECONDS:
+            if now - found.put_at > TOUCH_SECONDS:
                 self._execute(_TOUCH, {"blob_id": blob_id, "now": now})
         self._after_commit(lambda: self._shared.blobs.put(digest, data))
         return blob_id, digest

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Select, Table, and_, delete, exists, func, or_, select, update
 
+from loom_store.blobs import TOUCH_SECONDS
 from loom_store.packing import unpack
 from loom_store.rows import to_millis
 from loom_store.scope import Scope
@@ -117,7 +118,8 @@ class Retention(Scope):
 
     def _prune_blobs(self, before: int) -> tuple[list[str], int]:
         oldest = self._scalar(select(func.min(jobs.c.created_at)).where(jobs.c.ended_at.is_(None)))
-        limit = min(before, before if oldest is None else oldest) // 1000
+        # A content that is put again is stamped only when its stamp is older than this.
+        limit = min(before, before if oldest is None else oldest - TOUCH_SECONDS * 1000) // 1000
         named = select(entries.c.id).where(entries.c.content == blobs.c.id)
         query = select(blobs.c.id, blobs.c.digest, blobs.c.size).where(blobs.c.put_at < limit, ~named.exists())
         candidates = {row.digest.hex(): (row.id, row.size) for row in self._execute(query)}

@@ -186,6 +186,19 @@ def test_a_content_put_since_a_running_job_began_stays_for_temporal_may_name_it(
     assert store.read_sync(lambda tx: [tx.has_blob(digest) for digest in (early, again, late)]) == [False, True, True]
 
 
+def test_a_content_put_again_soon_stays_for_the_running_job_that_put_it(
+    store: Store, use: Callable[..., None], clock: Clock
+) -> None:
+    shared = store.write_sync(lambda tx: tx.put_blob(b"the same system message"))
+    clock.now = T0 + timedelta(minutes=30)
+    use("running", None)
+    store.write_sync(lambda tx: tx.put_blob(b"the same system message"))
+    clock.now = T0 + 40 * DAY
+
+    assert prune(store, 20).blobs == 0
+    assert store.read_sync(lambda tx: tx.has_blob(shared))
+
+
 def test_a_pruned_name_can_be_used_again(store: Store, use: Callable[..., None]) -> None:
     use("j", 1)
     prune(store, 10)
