@@ -76,6 +76,15 @@ class Execute:
         started = time.monotonic()
         try:
             run = await self._prepare(call, facts)
+        except StoreError:
+            raise
+        except LoomError as error:
+            # An attempt before this one may have been let through: what it did counts, not what would be said now.
+            key = _key(call)
+            if await self._runtime.store.read(lambda tx: tx.effect(key)) is not None:
+                return await self._outcome(key)
+            return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
+        try:
             silent = run.tool.quick and run.tool.idempotent and not call.batches
             effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
             if effect is not None and not effect.created and run.key not in self._running:
@@ -98,7 +107,7 @@ class Execute:
         verdict = self._calls.verdict(call, facts, tool, arguments)
         if verdict.decision != "allow":
             raise PermissionDenied(verdict.reason)
-        return _Run(call, facts, tool, arguments, f"{call.job}/{call.turn}/{call.arguments['call']['id']}")
+        return _Run(call, facts, tool, arguments, _key(call))
 
     def _begin(self, tx: Transaction, run: _Run) -> Effect | None:
         store_events(tx, run.call)
@@ -119,6 +128,17 @@ class Execute:
 
     async def _earlier(self, run: _Run, effect: Effect) -> dict[str, Any]:
         """An attempt before this one began the effect: give its result, find out, or say that it is not known."""
+        if effect.status == "pending" and run.tool.reconcile is not None:
+            found = await self._reconcile(run, run.tool.reconcile)
+            if found.outcome != "unknown":
+                happened = found.outcome == "happened"
+                output = await self._readable(text_of(found.result)) if happened else await self._run(run)
+                return {"ok": True, "output": await self._kept(run, output)}
+        return await self._outcome(run.key)
+
+    async def _outcome(self, key: str) -> dict[str, Any]:
+        """Give what the ledger says now: an attempt that was taken for lost may have settled it meanwhile."""
+        effect = await self._runtime.store.write(lambda tx: _closed(tx, key))
         if effect.status == "settled" and effect.result_digest:
             name = effect.result_digest
             if effect.note == UnreadableResult.code:
@@ -127,15 +147,7 @@ class Execute:
             return {"ok": True, "output": name}
         if effect.status == "failed":
             return {"ok": False, "code": "tool_error", "message": effect.note or "the tool failed"}
-        if effect.status == "pending" and run.tool.reconcile is not None:
-            found = await self._reconcile(run, run.tool.reconcile)
-            if found.outcome != "unknown":
-                happened = found.outcome == "happened"
-                output = await self._readable(text_of(found.result)) if happened else await self._run(run)
-                return {"ok": True, "output": await self._kept(run, output)}
         unknown = OutcomeUnknown()
-        if effect.status == "pending":
-            await self._runtime.store.write(lambda tx: tx.settle_effect(run.key, "unknown", note=unknown.message))
         return {"ok": False, "code": unknown.code, "message": unknown.message}
 
     async def _reconcile(self, run: _Run, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
@@ -255,3 +267,18 @@ class Execute:
 
 def _ms(started: float) -> int:
     return round((time.monotonic() - started) * 1000)
+
+
+def _key(call: Call) -> str:
+    """Names one call over all jobs, in the ledger and towards the tool."""
+    return f"{call.job}/{call.turn}/{call.arguments['call']['id']}"
+
+
+def _closed(tx: Transaction, key: str) -> Effect:
+    """The effect; one of which nobody can tell any more what became of it is unknown from now on."""
+    effect = tx.effect(key)
+    if effect is not None and effect.status == "pending":
+        tx.settle_effect(key, "unknown", note=OutcomeUnknown().message)
+        effect = tx.effect(key)
+    assert effect is not None
+    return effect
