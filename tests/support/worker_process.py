@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,10 +34,16 @@ class WorkerProcess:
         model: Base URL of the model's endpoint.
         folder: Where its log goes; working directories lie below.
         environment: More variables for it.
+        tools: Modules of tools that it loads.
     """
 
     def __init__(
-        self, settings: Settings, model: str, folder: Path, environment: Mapping[str, str] | None = None
+        self,
+        settings: Settings,
+        model: str,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        tools: Sequence[str] = TOOLS,
     ) -> None:
         self._options = {
             "address": settings.address,
@@ -45,7 +51,7 @@ class WorkerProcess:
             "task_queue": settings.task_queue,
             "store": str(settings.store),
             "root": str(folder),
-            "tools": list(TOOLS),
+            "tools": list(tools),
         }
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder

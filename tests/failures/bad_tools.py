@@ -1,0 +1,207 @@
+"""Tools that their authors got wrong, as users would write them: nothing here knows of the tests."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from loom_dsl.errors import ToolError
+from loom_dsl.tools import ToolContext, tool
+
+CREDENTIAL = "sk-proj-1234567890abcdefABCDEF1234567890"
+"""Looks like a key of a provider; nobody told the worker of it."""
+KNOWN = "a-value-that-only-the-worker-knows-77"
+"""Given to the worker as a secret."""
+
+
+def look(text: str) -> str:
+    """Look at something."""
+    return f"saw {text}"
+
+
+def typed(count: int, flag: bool = False, names: list[str] | None = None) -> str:
+    """Take arguments of several types."""
+    return f"{count} {flag} {names}"
+
+
+def plain(what: str) -> Any:
+    """Return or raise what its name says."""
+    return _ODDITIES[what]()
+
+
+@dataclass
+class Pair:
+    left: int
+    right: date
+
+
+class Opaque:
+    def __str__(self) -> str:
+        raise RuntimeError("no text of me")
+
+    __repr__ = __str__
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text of me")
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+def _exit_group() -> Any:
+    sys.exit(3)
+
+
+_ODDITIES: dict[str, Any] = {
+    "none": lambda: None,
+    "huge": lambda: "0123456789" * 500_000,
+    "bytes": lambda: b"plain bytes",
+    "binary": lambda: bytes(range(256)),
+    "object": Opaque,
+    "nan": lambda: {"mean": float("nan")},
+    "pair": lambda: Pair(1, date(2026, 5, 4)),
+    "surrogate": lambda: "half \ud800 a pair, and \x00 nothing",
+    "keys": lambda: {1: "one", (2, 3): "pair"},
+    "set": lambda: {"a"},
+    "print": lambda: print("{not a protocol}", flush=True) or "printed",
+    "raise": lambda: _raise(ValueError("the shelf is empty")),
+    "raise told": lambda: _raise(ToolError("ask for a smaller shelf")),
+    "raise long": lambda: _raise(ToolError("long " * 1_000_000)),
+    "raise untold": lambda: _raise(Untold()),
+    "raise timeout": lambda: _raise(TimeoutError("the database did not answer")),
+    "raise stop": lambda: _raise(StopIteration("no more")),
+    "raise cancelled": lambda: _raise(asyncio.CancelledError()),
+    "raise interrupt": lambda: _raise(KeyboardInterrupt()),
+    "raise group": lambda: _raise(ExceptionGroup("two things", [ValueError("first"), KeyError("second")])),
+    "raise deep": lambda: _recurse(0),
+    "exit": _exit_group,
+    "credential": lambda: f"the key is {CREDENTIAL}, keep it",
+    "known": lambda: {"value": KNOWN},
+    "raise credential": lambda: _raise(RuntimeError(f"401 for {CREDENTIAL}")),
+    "raise known": lambda: _raise(ToolError(f"cannot log in with {KNOWN}")),
+}
+
+
+def _recurse(depth: int) -> int:
+    return _recurse(depth + 1) + 1
+
+
+async def plain_async(what: str) -> Any:
+    """Return or raise what its name says, in a coroutine."""
+    await asyncio.sleep(0)
+    return _ODDITIES[what]()
+
+
+@tool(read_only=True)
+def whisper(text: str, context: ToolContext) -> str:
+    """Tell the watchers what should stay unknown."""
+    context.progress(f"using {KNOWN} and {CREDENTIAL}")
+    return text
+
+
+@tool(timeout=0.5)
+def slow_sync(text: str) -> str:
+    """Take longer than it may."""
+    time.sleep(2)
+    return text
+
+
+@tool(timeout=0.5, read_only=True)
+async def slow_async(text: str) -> str:
+    """Take longer than it may, in a coroutine."""
+    await asyncio.sleep(30)
+    return text
+
+
+@tool(timeout=0.5, read_only=True)
+async def stubborn(text: str) -> str:
+    """Go on although it was cancelled."""
+    for _ in range(4):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.3)
+    return text
+
+
+@tool(timeout=1.0, read_only=True)
+async def blocking(text: str) -> str:
+    """Block the event loop, as a coroutine must not."""
+    time.sleep(3)  # noqa: ASYNC251 - the mistake that is meant
+    return text
+
+
+@tool(read_only=True)
+def die_reading(text: str, context: ToolContext) -> str:
+    """Take the whole process along."""
+    with (context.working_dir / "deaths").open("a") as file:
+        file.write("x\n")
+    os._exit(7)
+
+
+@tool
+def die_writing(text: str, context: ToolContext) -> str:
+    """Take the whole process along, after an effect."""
+    with (context.working_dir / "deaths").open("a") as file:
+        file.write("x\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return text
+
+
+def _refuse(*_: Any) -> Any:
+    raise LookupError("the author did not think of this")
+
+
+@tool(concurrency_key=_refuse)
+def keyless(text: str) -> str:
+    """Have a key that cannot be told."""
+    return f"did {text}"
+
+
+@tool(concurrency_key=lambda arguments: arguments["text"] * 500_000)
+def long_key(text: str) -> str:
+    """Have a key of many characters."""
+    return f"did {text}"
+
+
+@tool(summarise=_refuse)
+def unsummarised(text: str) -> str:
+    """Have no summary."""
+    return f"did {text}"
+
+
+@tool(preview=_refuse)
+def unseen(text: str) -> str:
+    """Have no preview."""
+    return f"did {text}"
+
+
+@tool(is_available=_refuse)
+def uncertain(text: str) -> str:
+    """Cannot tell whether it is there."""
+    return text
+
+
+@tool(is_available=lambda: False)
+def absent(text: str) -> str:
+    """Is not there."""
+    return text
+
+
+def unannotated(text) -> str:  # type: ignore[no-untyped-def]
+    """Has no annotation."""
+    return str(text)
+
+
+NAMES = (
+    "look", "typed", "plain", "plain_async", "whisper", "slow_sync", "slow_async", "stubborn", "blocking", "keyless",
+    "long_key", "unsummarised", "unseen", "uncertain", "absent", "die_reading", "die_writing",
+)  # fmt: skip
+REFERENCES = tuple(f"{__name__}:{name}" for name in NAMES)
+BUILTINS = ("read_file", "write_file", "edit_file", "glob", "grep")

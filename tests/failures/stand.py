@@ -1,0 +1,201 @@
+"""One worker in this process, one scripted model, and many jobs that run at the same time.
+
+What a job gets wrong is in its model's steps. All the jobs of a table start together, so that those that have to wait
+(for a retry, for a timeout) wait at the same time.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_client.client import Loom
+from loom_client.connection import connect
+from loom_client.dev_server import DevServer
+from loom_client.fake_model import FakeModel, running
+from loom_client.fake_model.exchange import Message as Scope
+from loom_client.fake_model.exchange import Receive, Send
+from loom_client.job import Job
+from loom_client.settings import Settings
+from loom_dsl.agent import Agent
+from loom_dsl.events import Event, EventType
+from loom_dsl.run import RunResult
+from loom_dsl.script import Script
+from tests.durability.reading import Message, events, failed_tasks, histories, of, transcript, watched
+from tests.failures.bad_tools import BUILTINS, CREDENTIAL, KNOWN, NAMES, REFERENCES
+from tests.support.worker_process import WorkerProcess
+from worker import make_worker
+
+USAGE = {"prompt": 100, "completion": 10}
+MODEL_KEY = "the-key-of-the-model-4711"
+MODULES = ("tests.failures.bad_tools",)
+FORBIDDEN = (CREDENTIAL, KNOWN, MODEL_KEY, "Traceback (most recent call last)")
+"""What must not be in any history, event or message."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job."""
+
+    job: Job
+    result: RunResult
+    told: list[Event]
+    messages: list[Message]
+
+    def tool(self, index: int = 0) -> Message:
+        """The tool message with this number."""
+        return [message for message in self.messages if message["role"] == "tool"][index]
+
+    def warnings(self) -> list[str]:
+        """The codes of the warnings that watchers were given."""
+        return [data["code"] for data in of(self.told, EventType.WARNING)]
+
+    def results(self) -> list[dict[str, Any]]:
+        """What watchers were told of tool results."""
+        return of(self.told, EventType.TOOL_RESULT)
+
+
+class TimedModel(FakeModel):
+    """Notes when it was asked, by job."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script)
+        self.asked: dict[str, list[float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Note the time, and answer."""
+        for name, value in scope.get("headers", ()):
+            if name == b"x-loom-run":
+                self.asked.setdefault(value.decode(), []).append(time.monotonic())
+        await super().__call__(scope, receive, send)
+
+
+@dataclass
+class Stand:
+    """A store, a task queue, a model and jobs."""
+
+    folder: Path
+    loom: Loom
+    model: TimedModel
+    url: str
+    jobs: dict[str, asyncio.Task[Outcome]] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> dict[str, list[float]]:
+        """When each job asked the scripted model, in seconds."""
+        return self.model.asked
+
+    def agent(self, **fields: Any) -> Agent:
+        """An agent with every bad tool allowed, unless the fields say otherwise."""
+        given = {
+            "name": "tester",
+            "model": "scripted",
+            "tools": (*BUILTINS, *REFERENCES),
+            "permissions": {"allow": [*NAMES, *BUILTINS]},
+        }
+        return Agent(**{**given, **fields})
+
+    def place(self, name: str) -> Path:
+        """The working directory of a job."""
+        return self.folder / name.replace(" ", "-").replace("/", "-")
+
+    async def start(self, name: str, *, agent: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Start the job whose steps have this name."""
+        self.place(name).mkdir(exist_ok=True)
+        given = {"workdir": self.place(name), **options}
+        return await self.loom.start(self.agent(**(agent or {})), f"case <{name}>", **given)
+
+    def worker(self) -> WorkerProcess:
+        """A worker as a process; not started."""
+        environment = {"OPENAI_API_KEY": MODEL_KEY}
+        return WorkerProcess(self.loom.settings, self.url, self.folder, environment, tools=MODULES)
+
+    def begin(self, name: str, **options: Any) -> None:
+        """Start a job and go on; `outcome` waits for it."""
+        self.jobs[name] = asyncio.create_task(self._whole(name, options))
+
+    async def outcome(self, name: str) -> Outcome:
+        """What became of a job that was begun."""
+        async with asyncio.timeout(90):
+            return await asyncio.shield(self.jobs[name])
+
+    async def _whole(self, name: str, options: dict[str, Any]) -> Outcome:
+        return await self.unharmed(await self.start(name, **options))
+
+    async def unharmed(self, job: Job) -> Outcome:
+        """Wait for a job's end, and check what must hold whatever went wrong.
+
+        No workflow task failed, the messages are in a legal order, and nothing secret and no traceback is anywhere.
+        """
+        result = await job.result()
+        told = await events(job)
+        watched(told)
+        runs = await histories(self.loom.client, job.id)
+        assert failed_tasks(runs) == []
+        messages = await transcript(self.loom.store, result.session_id)
+        raw = [event.SerializeToString() for run in runs for event in run.events]
+        kept = [repr(messages).encode(), *(event.model_dump_json().encode() for event in told)]
+        for word in FORBIDDEN:
+            assert not any(word.encode() in text for text in (*raw, *kept)), f"{word!r} was stored"
+        states = [data["state"] for data in of(told, EventType.STATE)]
+        assert states[-1] == result.status
+        return Outcome(job, result, told, messages)
+
+
+@asynccontextmanager
+async def standing(
+    server: DevServer,
+    folder: Path,
+    task_queue: str,
+    cases: Mapping[str, Sequence[dict[str, Any]]],
+    *,
+    environment: Mapping[str, str] | None = None,
+    serve: bool = True,
+) -> AsyncIterator[Stand]:
+    """Open a stand whose model has steps for each case."""
+    told = [
+        {"when": {"contains": f"case <{name}>"}, "steps": [{"usage": USAGE, **step} for step in steps]}
+        for name, steps in cases.items()
+    ]
+    script = {
+        "loom": 1,
+        "kind": "fake-model",
+        "name": "scripted",
+        "cases": told,
+        "otherwise": {"say": "and that was all"},
+    }
+    model = TimedModel(Script.model_validate(script))
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(running(model))
+        settings = Settings(
+            address=server.address, namespace="default", task_queue=task_queue, store=str(folder / "loom.db")
+        )
+        loom = await stack.enter_async_context(connect(settings))
+        stand = Stand(folder, loom, model, url)
+        if serve:
+            await stack.enter_async_context(serving(stand, environment or {}))
+        yield stand
+        for task in stand.jobs.values():
+            task.cancel()
+        await asyncio.gather(*stand.jobs.values(), return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(stand: Stand, environment: Mapping[str, str], **changes: Any) -> AsyncIterator[None]:
+    """A worker in this process."""
+    known = {"OPENAI_BASE_URL": stand.url, "OPENAI_API_KEY": MODEL_KEY, **environment}
+    registry = ToolRegistry.load(modules=changes.pop("modules", MODULES))
+    secrets = {"OPENAI_API_KEY": MODEL_KEY, "SHELF": KNOWN}
+    runtime = Runtime(
+        changes.pop("store", stand.loom.store), registry, changes.pop("root", stand.folder), secrets=secrets,
+        environment=known,
+    )  # fmt: skip
+    client = changes.pop("client", stand.loom.client)
+    async with make_worker(client, runtime, stand.loom.settings.task_queue, **changes):
+        yield
+    await runtime.close()
