@@ -96,7 +96,7 @@ async def test_who_waits_for_a_result_outlasts_a_server_that_is_away(house: Open
     assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
 
 
-@pytest.mark.parametrize("tool", ["send", "linger"])
+@pytest.mark.parametrize("tool", ["send", pytest.param("linger", marks=pytest.mark.nightly)])
 async def test_a_tool_goes_on_while_the_server_is_away_for_longer_than_its_heartbeat(
     house: Opener, own_server: DevServer, tool: str
 ) -> None:
