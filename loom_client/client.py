@@ -20,7 +20,7 @@ from loom_dsl.errors import ConflictError, DocumentError, NotFoundError, UserErr
 from loom_dsl.machine_state import MachineState
 from loom_dsl.messages import PROJECT_CONTEXT
 from loom_dsl.plan import ENGINE, Plan, PlanText
-from loom_dsl.run import RunInput, allowed_tools, effective_limits, unknown_tools
+from loom_dsl.run import RunInput, allowed_tools, check_id, effective_limits, unknown_tools
 from loom_dsl.turn import TurnState, turn_id
 from loom_store.rows import NewEntry
 from loom_store.store import Store
@@ -84,12 +84,14 @@ class Loom:
         Raises:
             ConflictError: The id is taken by another job, or the session is busy.
             NotFoundError: The session does not exist and must not be created.
-            UserError: The task is empty, the directory does not exist, or a tool is named that the agent lacks.
+            UserError: The task is empty, the directory does not exist, an id is not one, or the agent lacks a tool.
         """
         run = task if isinstance(task, RunInput) else RunInput.of_text(task)
         if not run.input_messages or not any(str(m.get("content") or "").strip() for m in run.input_messages):
             raise UserError("the task is empty; say what the agent is to do")
         place = working_directory(workdir or (run.context.working_dir if run.context else "."))
+        for what, given in (("job", job), ("session", session)):
+            check_id(what, given)
         name = job or run.run_id or f"job-{secrets.token_hex(5)}"
         merged = merge(agent, run)
         chosen = _Start(

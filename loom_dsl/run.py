@@ -1,12 +1,13 @@
 """What a run is given and what it gives back."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from loom_dsl.agent import Agent, Count, Duration, Limits, call_name
-from loom_dsl.errors import LoomError
+from loom_dsl.errors import LoomError, UserError
 from loom_dsl.turn import ExecutionContext, TurnState, Usage, recursion_events
 from loom_dsl.validation import suggest
 
@@ -18,6 +19,20 @@ MOST_ANSWER = 32 * 1024
 
 Identifier = Annotated[str, Field(pattern=RUN_ID)]
 _ROLES = ("system", "user", "assistant", "tool")
+
+
+def check_id(what: str, given: str | None) -> None:
+    """Refuse an id that cannot be part of keys, addresses and commands.
+
+    Raises:
+        UserError: It cannot; says what an id is made of.
+    """
+    if given is not None and not re.fullmatch(RUN_ID, given):
+        shown = given if len(given) <= 60 else f"{given[:60]}..."
+        raise UserError(
+            f"{shown!r} cannot be the id of a {what}; write up to 200 letters, digits and . _ : ~ -, "
+            "with a letter or a digit at the start"
+        )
 
 
 class _Border(BaseModel):
