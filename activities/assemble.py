@@ -39,6 +39,7 @@ class Assemble:
         self._runtime, self._transcript = runtime, transcript
         self._stored: OrderedDict[str, str] = OrderedDict()
         """By job: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
+        self._tasks: OrderedDict[str, int | None] = OrderedDict()
         self._sizes: dict[tuple[str, ...], int] = {}
 
     @activity.defn(name="loom.context.assemble")
@@ -63,9 +64,21 @@ class Assemble:
         messages = await self._transcript.messages(call.session, end)
         budget = facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent)
         heads = [{"role": role} for _, _, role in messages]
-        first = next((i for i, head in enumerate(heads) if head["role"] == "user"), None)
-        ranges = select_messages([size for _, size, _ in messages], budget, legal_groups(heads), first)
+        task = await self._task(call)
+        ranges = select_messages([size for _, size, _ in messages], budget, legal_groups(heads), task)
         return {"entries": end, "context": {"system": name, "ranges": ranges}}
+
+    async def _task(self, call: Call) -> int | None:
+        """The entry that states this job's task; it stays in the context however long the session gets."""
+        if call.job not in self._tasks:
+            entries = await self._runtime.store.read(
+                lambda tx: tx.read_entries(call.session, 0, call.arguments["entries"])
+            )
+            own = (e.seq for e in entries if e.job == call.job and e.head.get("role") == "user")
+            self._tasks[call.job] = next(own, None)
+            if len(self._tasks) > MOST_FACTS:
+                self._tasks.popitem(last=False)
+        return self._tasks[call.job]
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [

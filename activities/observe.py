@@ -71,7 +71,8 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
 
 
 def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
-    request = event.get("request") or {}
+    told = event.get("request")
+    request = told if isinstance(told, dict) else {"summary": str(told)}
     return ApprovalRow(
         id=event["approval_id"],
         job=call.job,

@@ -1,5 +1,6 @@
 """The stages of a tool call before and after it runs: discover, validate, authorize, check_cancel, format."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,7 @@ class Stages:
     ) -> dict[str, Any]:
         text = canonical_json(arguments)
         secrets = self._runtime.secrets
-        summary = _summary(tool, arguments) or f"{tool.name}({text})"
+        summary = await asyncio.to_thread(_summary, tool, arguments) or f"{tool.name}({text})"
         request: dict[str, Any] = {
             "tool": tool.name,
             "call_id": call.arguments["call"]["id"],
@@ -223,7 +224,7 @@ class Stages:
             "risk": str(tool.risk),
             "requester": f"agent {facts.agent.name}",
         }
-        preview = _preview(tool, arguments, facts.workdir, call) if tool.preview else ""
+        preview = await asyncio.to_thread(_preview, tool, arguments, facts.workdir, call) if tool.preview else ""
         blobs = [mask_known(text, secrets).encode(), *([redact(preview, secrets).encode()] if preview else [])]
         names = await self._runtime.store.write(lambda tx: [tx.put_blob(blob) for blob in blobs])
         if preview:

@@ -4,11 +4,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import temporalio.service
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
@@ -16,7 +17,7 @@ from loom_client.job import Job
 from loom_client.settings import Settings
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.compile import compile_agent
-from loom_dsl.errors import ConflictError, DocumentError, NotFoundError, UserError
+from loom_dsl.errors import ConflictError, DocumentError, NotFoundError, SessionBusy, UserError
 from loom_dsl.machine_state import MachineState
 from loom_dsl.messages import PROJECT_CONTEXT
 from loom_dsl.plan import ENGINE, Plan, PlanText
@@ -29,6 +30,8 @@ from loom_store.transaction import Transaction
 WORKFLOW = "loom.graph"
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 """Files of a project that tell an agent how to work in it."""
+STARTING_SECONDS = 60.0
+"""How long a job that is written down may take to appear on the server."""
 LARGEST_INSTRUCTIONS = 32 * 1024
 """Bytes of one such file that are used."""
 
@@ -105,9 +108,39 @@ class Loom:
             steps=steps,
             context=project_context(place),
         )
-        entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
+        try:
+            entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
+        except SessionBusy as busy:
+            if not await self.settle_lost(busy.holder):
+                raise
+            entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
         await self._start_workflow(chosen, entries)
         return Job(name, self.client, self.store)
+
+    async def settle_lost(self, job: str) -> bool:
+        """Write down that a job has ended, if the server says so and nothing in the store does.
+
+        A job is lost to the store when it is terminated on the server, or its client died before it was started.
+
+        Returns:
+            Whether it had ended; its session is free then.
+        """
+        try:
+            described = await self.client.get_workflow_handle(job).describe()
+            status = described.status
+        except temporalio.service.RPCError as error:
+            if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
+                return False
+            status = None
+        if status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
+            return False
+        row = await self.store.read(lambda tx: tx.job(job))
+        if row is not None and row["ended_at"] is None:
+            started = datetime.fromisoformat(row["created_at"]).timestamp()
+            if status is None and time.time() - started < STARTING_SECONDS:
+                return False
+            await self.store.write(lambda tx: tx.update_job(job, status="failed", ended_at=time.time()))
+        return True
 
     def job(self, name: str) -> Job:
         """Give a handle on a job; nothing is checked."""

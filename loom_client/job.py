@@ -158,7 +158,12 @@ class Job:
     async def abort(self, by: str = "", reason: str = "") -> dict[str, str]:
         """End the job. What runs is cancelled, what is open in the conversation is settled."""
         await self._store.write(lambda tx: tx.request_abort(self.id, reason, by))
-        return await self._control("abort", by=by, reason=reason)
+        try:
+            return await self._control("abort", by=by, reason=reason)
+        except LoomError:
+            # Nobody was told, so the mark must not refuse the job's tools while the job runs on.
+            await self._store.write(lambda tx: tx.withdraw_abort(self.id))
+            raise
 
     async def inject(self, text: str, *, when: str = "asap", by: str = "") -> dict[str, str]:
         """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish."""
@@ -206,10 +211,16 @@ class Job:
         return await with_whole_answer(self._store, self.id, result)
 
     async def _is_open(self) -> bool:
-        try:
-            described = await self.handle.describe()
-        except temporalio.service.RPCError:
-            return True
+        for _ in range(3):  # a server that starts again may not know it for a moment
+            try:
+                described = await self.handle.describe()
+                break
+            except temporalio.service.RPCError as error:
+                if not _is_missing(error):
+                    return True
+                await asyncio.sleep(1)
+        else:
+            return False
         return described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
     def _not_found(self, error: temporalio.service.RPCError) -> LoomError:

@@ -141,6 +141,10 @@ class SessionBusy(ConflictError):
 
     code = "session_busy"
 
+    def __init__(self, message: str | None = None, holder: str = "") -> None:
+        self.holder = holder
+        super().__init__(message)
+
 
 class JobExists(ConflictError):
     """The job id stands for another job."""

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from loom_dsl.approval import Control, Decision, problem_of
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.commands import CancelTimer, RunActivity, SignalReceived
+from loom_dsl.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived
 from loom_dsl.errors import PlanError
 from loom_dsl.graph import Approval
 from loom_dsl.machine_ends import drop_all
@@ -193,3 +193,6 @@ def _abort(machine: "Machine", control: Control) -> None:
     state.abort = {"by": control.by, "reason": reason}
     state.paused = None
     drop_all(machine)
+    for at in machine.side_work:
+        if at.startswith("~announce/"):  # telling somebody of a question that is gone must not hold the end up
+            machine.command(CancelActivity(at=at))

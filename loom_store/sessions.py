@@ -79,7 +79,8 @@ class Sessions(Blobs):
             holder = self._execute(_HOLDER, {"job": row.lease}).first()
             if holder is not None and holder.ended_at is None:
                 raise SessionBusy(
-                    f"session {session!r} is in use by job {holder.name!r}; wait for it, abort it, or fork the session"
+                    f"session {session!r} is in use by job {holder.name!r}; wait for it, abort it, or fork the session",
+                    holder=holder.name,
                 )
         self._execute(_LEASE, {"session_id": row.id, "job": job_id})
 

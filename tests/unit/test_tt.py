@@ -94,12 +94,14 @@ def test_a_limit_of_turns_is_the_number_of_model_calls(limit: int) -> None:
 @pytest.mark.parametrize(
     ("limits", "code", "model_calls"),
     [
-        ({"max_tool_calls": 4}, "max_tool_calls", 2),
-        ({"max_tool_calls": 0}, "max_tool_calls", 0),
-        ({"max_tool_rounds": 3}, "max_tool_rounds", 3),
+        # Refused is what goes too far, so that the model may still answer after the last call that it has.
+        ({"max_tool_calls": 4}, "max_tool_calls", 3),
+        ({"max_tool_calls": 3}, "max_tool_calls", 2),
+        ({"max_tool_calls": 0}, "max_tool_calls", 1),
+        ({"max_tool_rounds": 3}, "max_tool_rounds", 4),
         ({"max_cost_usd": 0.0025}, "max_cost", 3),
         ({"max_run_duration": "0s"}, "max_run_duration", 0),
-        ({"max_tool_calls": 4, "max_tool_rounds": 1}, "max_tool_rounds", 1),
+        ({"max_tool_calls": 4, "max_tool_rounds": 1}, "max_tool_rounds", 2),
     ],
 )
 def test_every_limit_ends_the_job_by_its_name(limits: dict[str, Any], code: str, model_calls: int) -> None:
