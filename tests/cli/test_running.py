@@ -1,6 +1,7 @@
 """The command line end to end: a real server, a real worker, real processes and terminals."""
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -283,7 +284,7 @@ def test_lists_show_jobs_by_status(house: House) -> None:
 def test_a_reader_that_goes_away_is_no_error(house: House) -> None:
     job = house.started("calm")
     assert house.loom("wait", job).code == 0
-    line = f"{' '.join(LOOM)} watch {job} --states | head -1"
+    line = f"{shlex.join(LOOM)} watch {job} --states | head -1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, env=house.environment(), check=False)
     assert done.stdout.startswith(job)
     assert done.stderr == ""

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -193,8 +194,8 @@ class Reader:
         port, http = (self._ports[name] for name in ("7233", "7243"))
         dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
         own = f'case "$1 $*" in *--port*) ;; dev*) set -- "$@" {dev} ;; esac'
-        loom = f'{own}\nexec {sys.executable} -P -m loom_client.cli "$@"\n'
-        for name, text in {"loom": loom, "temporal": f'exec {find_temporal()} "$@"\n'}.items():
+        loom = f'{own}\nexec {shlex.quote(sys.executable)} -P -m loom_client.cli "$@"\n'
+        for name, text in {"loom": loom, "temporal": f'exec {shlex.quote(str(find_temporal()))} "$@"\n'}.items():
             file = self._bin / name
             file.write_text(f"#!/bin/sh\n{text}")
             file.chmod(0o755)
