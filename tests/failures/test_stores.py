@@ -1,0 +1,100 @@
+"""Stores that are locked, cannot be written, are from another release or belong to another worker."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_client.dev_server import DevServer
+from loom_dsl.errors import LoomError
+from loom_store.store import Store
+from tests.failures.stand import standing
+from tests.support.waiting import eventually
+from worker import serve
+
+pytestmark = pytest.mark.server
+
+STEPS: dict[str, list[dict[str, Any]]] = {
+    "look": [{"say": "I look.", "calls": [{"tool": "look", "args": {"text": "x"}}]}, {"say": "It says: {last}"}],
+    "stream": [{"say": "word " * 400, "chunk": 5, "delay": "5ms"}],
+    "write": [{"say": "I write.", "calls": [{"tool": "plain", "args": {"what": "print"}}]}, {"say": "It says: {last}"}],
+}
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[None]:
+    """Another process's write transaction, as the store sees it: from a connection of its own, for a time."""
+    taken = threading.Event()
+
+    def hold() -> None:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        taken.set()
+        time.sleep(seconds)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait()
+    yield
+    holder.join()
+
+
+async def test_jobs_go_on_when_a_store_that_was_locked_is_free(
+    dev_server: DevServer, tmp_path: Path, task_queue: str
+) -> None:
+    async with standing(dev_server, tmp_path, task_queue, STEPS) as stand:
+        for name in STEPS:
+            stand.begin(name)
+        streaming = await eventually(lambda: stand.model.count >= 1, 20)
+        assert streaming
+        with locked(tmp_path / "loom.db", 13):
+            outcomes = [await stand.outcome(name) for name in STEPS]
+        for found in outcomes:
+            assert found.result.status == "completed", found.result.error
+            assert found.result.usage.prompt_tokens == 100 * len(
+                [m for m in found.messages if m["role"] == "assistant"]
+            )
+        # What the locked store kept waiting was not paid for or done a second time.
+        assert stand.model.count == 5
+        assert outcomes[2].tool()["content"] == "printed"
+
+
+@pytest.mark.parametrize("kind", ["read-only", "newer", "foreign", "not a database", "directory"])
+async def test_a_worker_does_not_start_on_a_store_that_it_cannot_use(
+    dev_server: DevServer, tmp_path: Path, task_queue: str, kind: str
+) -> None:
+    # Where nobody may write, not even root.
+    path = Path("/proc/loom/loom.db") if kind == "read-only" else tmp_path / "loom.db"
+    words = prepared(path, kind)
+    with pytest.raises(LoomError, match=words) as caught:
+        await serve(address=dev_server.address, namespace="default", task_queue=task_queue, store=path, root=tmp_path)
+    assert str(path) in caught.value.message
+
+
+def prepared(path: Path, kind: str) -> str:
+    """Make such a store, and say what the message about it holds."""
+    if kind == "directory":
+        path.mkdir()
+        return "this is a directory; give a file in it"
+    if kind == "not a database":
+        path.write_bytes(b"no database at all " * 1_000)
+        return "not an SQLite database; point LOOM_STORE at another file"
+    if kind == "foreign":
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE theirs (a)")
+        connection.close()
+        return "belongs to another program"
+    if kind == "newer":
+        Store.open(path).close()
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE loom_version SET version_num = '9999'")
+        connection.close()
+        return "at migration 9999, which this release of Loom does not know.*upgrade Loom"
+    return "cannot be written; change its permissions"
