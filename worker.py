@@ -69,7 +69,7 @@ def make_worker(
         task_queue=task_queue,
         workflows=[GraphWorkflow],
         activities=activities_of(runtime),
-        interceptors=[Failures(runtime.secrets)],
+        interceptors=[Failures(runtime)],
         workflow_runner=SandboxedWorkflowRunner(restrictions) if sandboxed else UnsandboxedWorkflowRunner(),
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.runtime import Heartbeats
+from activities.runtime import Heartbeats, Runtime
 from loom_dsl.errors import LoomError, StoreLocked
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
@@ -30,20 +29,20 @@ def _patience() -> float:
 
 
 class Failures(Interceptor):
-    """The interceptor of a worker. `secrets` are masked in messages."""
+    """The interceptor of a worker. The runtime's secrets are masked in messages."""
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        self._secrets = secrets
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Wrap one activity."""
-        return _Inbound(next, self._secrets)
+        return _Inbound(next, self._runtime)
 
 
 class _Inbound(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, secrets: Mapping[str, str]) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, runtime: Runtime) -> None:
         super().__init__(next)
-        self._secrets = secrets
+        self._runtime = runtime
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         try:
@@ -68,6 +67,7 @@ class _Inbound(ActivityInboundInterceptor):
         end = time.monotonic() + _patience()
         while True:
             try:
+                await self._runtime.check_job(activity.info().workflow_id or "")
                 return await self.next.execute_activity(input)
             except StoreLocked:
                 if time.monotonic() > end:
@@ -84,4 +84,4 @@ class _Inbound(ActivityInboundInterceptor):
         )
 
     def _text(self, message: str) -> str:
-        return redact(message, self._secrets)[:LONGEST]
+        return redact(message, self._runtime.secrets)[:LONGEST]

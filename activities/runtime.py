@@ -13,12 +13,13 @@ from temporalio import activity
 from activities.openai_chat import ChatEndpoint, Timeouts, endpoint_from_environment
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
-from loom_dsl.errors import NotFoundError, PermissionDenied, StoreLocked
+from loom_dsl.errors import PermissionDenied, StoreLocked, WrongStore
 from loom_dsl.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 MOST_FACTS = 1_000
+_UNKNOWN = "this worker's store does not know the job {0!r}; workers and clients must share one store (LOOM_STORE)"
 Kept = TypeVar("Kept")
 
 
@@ -90,6 +91,7 @@ class Runtime:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     timeouts: Timeouts = field(init=False)
     _facts: OrderedDict[str, JobFacts] = field(default_factory=OrderedDict)
+    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _endpoints: dict[str, tuple[ChatEndpoint, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class Runtime:
         """Give what is fixed for a job.
 
         Raises:
-            NotFoundError: This store does not know the job.
+            WrongStore: This store does not know the job.
             PermissionDenied: The job's working directory is not under the worker's root.
         """
         known = self._facts.get(job)
@@ -118,6 +120,20 @@ class Runtime:
         if len(self._facts) > MOST_FACTS:
             self._facts.popitem(last=False)
         return facts
+
+    async def check_job(self, job: str) -> None:
+        """Make sure that the job is one of this store's, before anything is written that would be lost here.
+
+        Raises:
+            WrongStore: It is not; another worker can go on with it.
+        """
+        if job in self._known:
+            return
+        if await self.store.read(lambda tx: tx.job(job)) is None:
+            raise WrongStore(_UNKNOWN.format(job))
+        self._known[job] = None
+        if len(self._known) > MOST_FACTS:
+            self._known.popitem(last=False)
 
     def endpoint(self, model: str) -> tuple[ChatEndpoint, str]:
         """Give where a model is asked, and what it is called there. The connection is kept for all jobs.
@@ -151,7 +167,7 @@ def _is_below(path: Path, root: Path) -> bool:
 def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
     row = tx.job(job)
     if row is None:
-        raise NotFoundError(f"this store does not know the job {job!r}; worker and client must share one store")
+        raise WrongStore(_UNKNOWN.format(job))
     return row, tx.get_blob(row["plan"]).decode()
 
 

@@ -33,7 +33,8 @@
         ├── StoreReadOnly
         ├── StoreTooNew
         ├── StoreMissing
-        └── BlobMissing
+        ├── BlobMissing
+        └── WrongStore            the worker has another store than the job
 
 A class's docstring is its default message. `code` is stable: it is the type of the Temporal
 ApplicationError, the code of a tool result and the word that `catch:` matches.
@@ -314,3 +315,9 @@ class BlobMissing(StoreError):
     """The store does not hold that content."""
 
     code = "blob_missing"
+
+
+class WrongStore(StoreError):
+    """This worker has another store than the job was started with."""
+
+    code = "wrong_store"

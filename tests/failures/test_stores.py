@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from loom_client.connection import temporal
 from loom_client.dev_server import DevServer
+from loom_dsl.compile import compile_agent
 from loom_dsl.errors import LoomError
 from loom_store.store import Store
-from tests.failures.stand import standing
+from tests.failures.stand import serving, standing
 from tests.support.waiting import eventually
 from worker import serve
 
@@ -98,3 +100,26 @@ def prepared(path: Path, kind: str) -> str:
         connection.close()
         return "at migration 9999, which this release of Loom does not know.*upgrade Loom"
     return "cannot be written; change its permissions"
+
+
+async def test_a_worker_with_another_store_that_has_the_same_plan_loses_nothing(
+    dev_server: DevServer, tmp_path: Path, task_queue: str
+) -> None:
+    steps = {"look": STEPS["look"]}
+    async with standing(dev_server, tmp_path, task_queue, steps, serve=False) as stand:
+        with Store.open(tmp_path / "another.db") as another:
+            plan = compile_agent(stand.agent())
+            await another.write(lambda tx: tx.put_blob(plan.text.encode()))
+            client = await temporal(stand.loom.settings, another)
+            async with serving(stand, {}, store=another, client=client):
+                job = await stand.start("look")
+
+                async def refused() -> bool:
+                    pending = (await job.handle.describe()).raw_description.pending_activities
+                    return any("does not know the job" in each.last_failure.message for each in pending)
+
+                await eventually(refused, 20, every=0.1)
+        async with serving(stand, {}):
+            found = await stand.unharmed(job)
+        assert found.result.status == "completed"
+        assert [event.offset for event in found.told] == list(range(1, len(found.told) + 1))
