@@ -51,7 +51,9 @@ LOCAL_TIMEOUT = timedelta(milliseconds=500)
 HEARTBEAT = 5.0
 """Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 FOLD_SECONDS, FOLD_EVENTS = 1.0, 512
-"""`adaptive` folds turns into a run until it is as old as the server's floor for continue-as-new, or this long."""
+FEWEST_EVENTS = 128
+"""`adaptive` folds turns into a run until it is as old as the server's floor for continue-as-new and has so many
+events that another run is worth its cost; at the latest when it has `FOLD_EVENTS`."""
 MOST_EVENTS, MOST_BYTES = 8_000, 8 * 1024 * 1024
 """A run that grows beyond this continues as new in the middle of a turn; the server kills at 51,200 and 50 MiB."""
 
@@ -179,7 +181,7 @@ class GraphWorkflow:
         if policy == "history":
             return length >= MOST_EVENTS // 2
         age = workflow.time() - info.start_time.timestamp()
-        return age >= FOLD_SECONDS or length >= FOLD_EVENTS
+        return length >= FOLD_EVENTS or (age >= FOLD_SECONDS and length >= FEWEST_EVENTS)
 
     def _drain_if_large(self) -> None:
         assert self._machine is not None
