@@ -208,10 +208,10 @@ def test_a_search_ends_soon_after_the_job_was_cancelled(tmp_path: Path, before: 
 
 def test_a_search_leaves_no_process_and_no_descriptor(call: Call, tree: Path, before: set[int]) -> None:
     call("grep", pattern="class")
-    before = len(os.listdir("/dev/fd"))
+    open_files = len(os.listdir("/dev/fd"))
     for _ in range(3):
         call("grep", pattern="class")
         with pytest.raises(ToolError):
             call("grep", pattern="(")
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) == open_files
     assert children(before) == []
