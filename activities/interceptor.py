@@ -10,12 +10,14 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.runtime import Heartbeats, Runtime
-from loom_dsl.errors import LoomError, StoreLocked
+from loom_dsl.errors import LoomError, StoreError, StoreLocked
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
 LONGEST = 2_000
 """Characters of a failure's message that are kept."""
+FLUSH = "loom.events.flush"
+"""The activity without which no job ends: it is tried again whatever went wrong."""
 LONGEST_DELAY = 60.0
 """Seconds that a provider may make a job wait; a longer retry-after is cut to this."""
 
@@ -75,11 +77,13 @@ class _Inbound(ActivityInboundInterceptor):
                 await asyncio.sleep(0.1)
 
     def _told(self, error: LoomError) -> ApplicationError:
+        # Whatever is wrong with a store, it is not the job's fault, and somebody can put it right.
+        again = error.retryable or isinstance(error, StoreError) or activity.info().activity_type == FLUSH
         delay = getattr(error, "retry_after", None)
         return ApplicationError(
             self._text(error.message),
             type=error.code,
-            non_retryable=not error.retryable,
+            non_retryable=not again,
             next_retry_delay=timedelta(seconds=min(delay, LONGEST_DELAY)) if delay is not None else None,
         )
 

@@ -92,8 +92,7 @@ class GraphWorkflow:
             if self._finished is not None:
                 break
             if self._leaving and workflow.all_handlers_finished():
-                state = {**envelope, "state": self._machine.state.to_json()}
-                workflow.continue_as_new(args=[state, plan])
+                workflow.continue_as_new(args=[{**envelope, "state": self._machine.state.to_json()}, plan])
             await self._wait()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self._end(self._finished)
@@ -221,6 +220,16 @@ class GraphWorkflow:
         self._queue.append(happened)
 
     async def _run_carrier(self, command: RunActivity) -> Any:
+        """Run an activity. What a worker says that has another store does not count; another one is asked."""
+        while True:
+            try:
+                return await self._attempts(command)
+            except FailureError as error:
+                if _failure(error)[0] != "wrong_store":
+                    raise
+            await workflow.sleep(5.0)
+
+    async def _attempts(self, command: RunActivity) -> Any:
         assert self._machine is not None
         turn = self._machine.state.turn
         name = f"{turn.turn_counter if turn else 0}/{command.at}"
@@ -238,7 +247,8 @@ class GraphWorkflow:
                     start_to_close_timeout=min(LOCAL_TIMEOUT, timedelta(seconds=command.timeout)),
                     retry_policy=RetryPolicy(maximum_attempts=1),
                 )
-            except ActivityError as error:
+            except (ActivityError, ApplicationError) as error:
+                # What a local activity raises comes bare; only a timeout and a cancellation come wrapped.
                 if is_cancelled_exception(error) or _is_final(error):
                     raise
         attempts, initial, backoff, longest = command.retry
@@ -287,5 +297,6 @@ def _failure(error: BaseException) -> tuple[str, str]:
     return "activity_failed", str(cause)
 
 
-def _is_final(error: ActivityError) -> bool:
-    return isinstance(error.cause, ApplicationError) and error.cause.non_retryable
+def _is_final(error: FailureError) -> bool:
+    cause = error.cause or error
+    return isinstance(cause, ApplicationError) and cause.non_retryable
