@@ -15,6 +15,7 @@ from loom_client.dev_server import DevServer
 from loom_dsl.compile import compile_agent
 from loom_dsl.errors import LoomError
 from loom_store.store import Store
+from tests.durability.reading import histories
 from tests.failures.stand import serving, standing
 from tests.support.waiting import eventually
 from worker import serve
@@ -123,3 +124,33 @@ async def test_a_worker_with_another_store_that_has_the_same_plan_loses_nothing(
             found = await stand.unharmed(job)
         assert found.result.status == "completed"
         assert [event.offset for event in found.told] == list(range(1, len(found.told) + 1))
+
+
+async def test_a_job_whose_store_fails_for_long_ends_as_failed_and_does_not_spin(
+    dev_server: DevServer, tmp_path: Path, task_queue: str
+) -> None:
+    async with standing(dev_server, tmp_path, task_queue, {"look": STEPS["look"]}, serve=False) as stand:
+        with Store.open(tmp_path / "loom.db") as closed:
+            client = await temporal(stand.loom.settings, closed)
+            async with serving(stand, {}, store=closed, client=client):
+                warm = await stand.unharmed(await stand.start("look"))
+                assert warm.result.status == "completed"
+                closed.close()  # every activity fails at once from here on
+                job = await stand.start("look")
+
+                async def given_up() -> bool:
+                    described = await job.handle.describe()
+                    pending = described.raw_description.pending_activities
+                    return any(each.activity_type.name == "loom.events.flush" for each in pending)
+
+                await eventually(given_up, 40, every=0.1)
+        async with serving(stand, {}):
+            result = await job.result()
+        (run,) = await histories(stand.loom.client, job.id)
+        row = await stand.loom.store.read(lambda tx: tx.job(job.id))
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", "store_error")
+    assert "the store is closed" in result.error.message
+    assert row is not None
+    assert row["status"] == "failed"
+    assert len(run.events) < 100
