@@ -17,7 +17,9 @@ from loom_client.dev_server import DevServer
 from loom_client.settings import Settings
 
 SHORT_LIFE = 5.0
-"""A worker that ends sooner than this, in seconds, has no chance the next time either."""
+"""A worker that gives up sooner than this, in seconds, has no chance the next time either."""
+KILLED = 128
+"""From this exit status on it was a signal that ended a process, not the process itself."""
 _POLL_SECONDS = 0.1
 _PATIENCE = guardian.GRACE_SECONDS + 5.0
 
@@ -92,7 +94,8 @@ async def _watch(server: DevServer, settings: Settings, options: WorkerOptions |
         if not server.running:
             say(f"error: the Temporal server ended; its output is in {server.log}")
             return 1
-        if ended == MISTAKE or time.monotonic() - begun < SHORT_LIFE:
+        gave_up = ended < KILLED and time.monotonic() - begun < SHORT_LIFE
+        if ended == MISTAKE or gave_up:
             say(f"error: the worker ended with status {ended}; see the line above")
             return ended or 1
         say(f"the worker ended with status {ended}; starting it again")

@@ -152,9 +152,9 @@ def test_tools_are_looked_at_before_anything_starts(place: House) -> None:
     said = mistaken(place.loom("run", "own.yaml", "x", "--tools", "my_tools", "--job", "never"))
     assert "tool `odd`: " in said
     assert "my_tools.py" in said
-    elsewhere = place.loom("run", "own.yaml", "x", "--job", "elsewhere", "--detach")
+    elsewhere = place.loom("run", "own.yaml", "x", "--job", "in-another-store", "--detach")
     assert elsewhere.code == 0  # the worker may have the module
-    assert place.loom("abort", "elsewhere").code == 0
+    assert place.loom("abort", "in-another-store").code == 0
     assert "there is no job 'never'" in mistaken(place.loom("show", "never"))
 
 
