@@ -12,6 +12,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from loom_client.client import Loom
 from loom_client.render.text import clock, duration, moment_of, one_line, plural
+from loom_client.settings import worker_command
 from loom_dsl.events import EventType, decode
 from loom_dsl.states import RunState
 from loom_store.transaction import Transaction
@@ -89,7 +90,8 @@ def reason(facts: Facts, now: float) -> str:
         return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
-    nobody = f"no worker on the queue {facts.queue}; start one with `loom worker`" if facts.worker is False else ""
+    start = f"start one with `{worker_command(facts.queue)}`"
+    nobody = f"no worker on the queue {facts.queue}; {start}" if facts.worker is False else ""
     if facts.approvals:
         return _approval(facts.approvals, now) + (f"; and {nobody}" if nobody else "")
     return nobody or _work(facts, now)
@@ -97,7 +99,7 @@ def reason(facts: Facts, now: float) -> str:
 
 def _work(facts: Facts, now: float) -> str:
     """What the worker is at, or is kept from."""
-    if facts.step is not None and (stuck := _stuck(facts.step, now)):
+    if facts.step is not None and (stuck := _stuck(facts.step, facts.queue, now)):
         return stuck
     retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
     if retry is not None:
@@ -172,13 +174,14 @@ def _step(raw: Any) -> Pending:
     )
 
 
-def _stuck(step: Pending, now: float) -> str:
+def _stuck(step: Pending, queue: str, now: float) -> str:
     """A workflow task takes milliseconds; one that takes seconds is not taken, or fails and is tried again."""
     begun = step.next_at or now
     if step.attempt > 1:
         return f"the worker fails to carry it on (attempt {step.attempt} since {clock(begun, now)}); its log says why"
     if step.since is None and now - begun > SLOW_STEP:
-        return f"no worker has taken its work since {clock(begun, now)}; start one with `loom worker`"
+        start = f"start one with `{worker_command(queue)}`"
+        return f"no worker has taken its work since {clock(begun, now)}; {start}"
     return ""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loom_client.cli.failures import say, tell_on_interrupt
 from loom_client.client import Loom, check_tools
+from loom_client.settings import worker_command
 from loom_dsl.agent import Agent, load_agent
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.run import RUN_ID, LoopLimits, RunInput
@@ -83,7 +84,7 @@ async def announce_worker(loom: Loom) -> None:
     if not await loom.has_worker():
         say(
             f"no worker serves the queue {loom.settings.task_queue} yet, so the job waits; "
-            "start one with `loom worker` (or `loom dev`, which also starts the server)"
+            f"start one with `{worker_command(loom.settings.task_queue)}` (or `loom dev`, which also starts the server)"
         )
 
 

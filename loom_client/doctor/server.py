@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from loom_client.doctor.check import Check, Status
-from loom_client.settings import Settings
+from loom_client.settings import Settings, worker_command
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -81,7 +81,7 @@ async def _workers(client: "Client", settings: Settings) -> Check:
     }
     what = f"worker on {settings.task_queue}"
     if not seen:
-        fix = "start one with `loom worker` (`loom dev` starts one beside the server)"
+        fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"
         return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
     latest = sorted(seen.items(), key=lambda item: item[1])[:3]
     names = ", ".join(f"{name} ({max(0, age):.0f} s ago)" for name, age in latest)

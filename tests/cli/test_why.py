@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,10 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
             f"approval ap_1 (write_file) since {SINCE}; and no worker on the queue loom; start one with `loom worker`",
         ),
         (facts(worker=False), "no worker on the queue loom; start one with `loom worker`"),
+        (
+            replace(facts(worker=False), queue="blue"),
+            "no worker on the queue blue; start one with `loom worker --task-queue blue`",
+        ),
         (
             facts(worker=True, pending=[Pending("loom.model.call", 3, 4, None, NOW + 20, "busy\n(503)")]),
             "model retry 2 of 3 in 20 s: busy (503)",
