@@ -63,9 +63,13 @@ def _finding(document: "Document", model: type[BaseModel], detail: ErrorDetails)
     kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
     name = _dotted(path)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        hint = suggest(str(path[-1]), fields_at(model, path[:-1]))
+        fields = fields_at(model, path[:-1])
+        if path[-1] in fields:  # another member of a union has it
+            message = f"field `{path[-1]}` does not go with the other fields here"
+            return document.diagnostic("L002", message, path, key=True)
+        hint = suggest(str(path[-1]), fields)
         message = f"unknown field `{path[-1]}`" + (f"; {hint}" if hint else "")
-        known = ", ".join(sorted(fields_at(model, path[:-1])))
+        known = ", ".join(sorted(fields))
         fix = "" if hint or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
     if kind == "missing":

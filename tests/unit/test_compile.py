@@ -107,6 +107,13 @@ def test_a_mistake_is_told_with_its_code_and_its_place(
     assert message in str(found[0])
 
 
+def test_a_field_is_never_proposed_in_place_of_itself() -> None:
+    told = [str(finding) for finding in findings(GOOD.replace("activity: report", "with: {}\n    activty: report"))]
+    assert any("did you mean `activity`?" in line for line in told)
+    assert any("field `with` does not go with the other fields here" in line for line in told)
+    assert not any("did you mean `with`?" in line for line in told)
+
+
 def test_every_finding_of_a_document_is_told_at_once() -> None:
     text = GOOD.replace("next: done", "next: dne").replace("start: collect", "start: colect")
     assert {finding.code for finding in findings(text)} >= {"L101", "L102", "L104"}
