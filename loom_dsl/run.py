@@ -110,6 +110,10 @@ class ErrorInfo(_Border):
     message: str
     recoverable: bool = False
 
+    def beside(self, status: str) -> str:
+        """Say code and message after a status; the code only where it says more than the status."""
+        return self.message if self.code == status else f"{self.code}: {self.message}"
+
     @classmethod
     def of(cls, error: LoomError) -> Self:
         """Tell what an error says about itself."""

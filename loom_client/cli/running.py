@@ -143,6 +143,6 @@ def _print_result(job: str, ended: "RunResult", as_json: bool) -> int:
     if ended.status == "completed":
         return DONE
     if not as_json:
-        why = f": {ended.error.code}: {ended.error.message}" if ended.error else ""
+        why = f": {ended.error.beside(ended.status)}" if ended.error else ""
         say(visible(f"job {job} {'was aborted' if ended.status == 'aborted' else 'failed'}{why}"))
     return FAILED

@@ -103,7 +103,7 @@ class Timeline:
         if result.status == "completed":
             paper.line(f"{paper.glyph('✓', '*')} done", "bold green")
         else:
-            why = f": {result.error.code}: {one_line(result.error.message, 1_000)}" if result.error else ""
+            why = f": {one_line(result.error.beside(result.status), 1_000)}" if result.error else ""
             word = "aborted" if result.status == "aborted" else "failed"
             paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", hang=2)
         paper.line("  " + usage_line(result, seconds, paper.glyph(" · ", ", ")), "dim", hang=2)
