@@ -12,9 +12,17 @@ from temporalio import activity
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Runtime
 from activities.stages import Calls
-from activities.tool_run import Raised, UnreadableResult, describe, run_function, text_of
+from activities.tool_run import Raised, describe, run_function, text_of
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.errors import LoomError, OutcomeUnknown, PermissionDenied, StoreError, ToolError, ToolTimeout
+from loom_dsl.errors import (
+    LoomError,
+    OutcomeUnknown,
+    PermissionDenied,
+    StoreError,
+    ToolError,
+    ToolTimeout,
+    UnreadableResult,
+)
 from loom_dsl.redaction import redact
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import Effect

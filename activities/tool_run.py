@@ -15,13 +15,7 @@ from typing import Any
 
 import pydantic_core
 
-from loom_dsl.errors import ToolError
-
-
-class UnreadableResult(ToolError):
-    """The tool ran, and what it returned is neither text nor JSON."""
-
-    code = "unreadable_result"
+from loom_dsl.errors import UnreadableResult
 
 
 class Raised(Exception):

@@ -16,6 +16,7 @@
     │   ├── ToolUnavailable
     │   ├── ToolValidationError
     │   ├── ToolTimeout
+    │   ├── UnreadableResult          the tool ran, and its result is neither text nor JSON
     │   └── OutcomeUnknown            it is not known whether the effect happened
     ├── PermissionDenied              told to the model as a tool result
     ├── ModelError
@@ -189,6 +190,12 @@ class ToolTimeout(ToolError):
 
     code = "timeout"
     recoverable = True
+
+
+class UnreadableResult(ToolError):
+    """The tool ran, and what it returned is neither text nor JSON."""
+
+    code = "unreadable_result"
 
 
 class OutcomeUnknown(ToolError):

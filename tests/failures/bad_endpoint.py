@@ -16,7 +16,6 @@ ANSWERS: Mapping[str, bytes] = {
     "binary": _PLAIN % b"application/octet-stream" + bytes(range(256)) * 20,
     "silent": b"",
     "nohttp": b"220 mail.test ESMTP ready\r\n",
-    "endless": _STREAM + b"data: " + b"x" * 40_000_000,
     "unpriced": _STREAM + _CHUNK % b"null" + _CHUNK % b'"stop"' + b"data: [DONE]\n\n",
     "unended": _STREAM + _CHUNK % b"null",
     "excused": _STREAM + b'data: {"error":{"message":"the model is being loaded","code":503}}\n\n',

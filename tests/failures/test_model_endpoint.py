@@ -112,7 +112,6 @@ FAILING: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "binary": ({"model": "binary:m"}, 0, "model_protocol", r"no event stream"),
     "silent": ({"model": "silent:m"}, 0, "model_unavailable", r"127\.0\.0\.1:\d+"),
     "nohttp": ({"model": "nohttp:m"}, 0, "model_unavailable", r"127\.0\.0\.1:\d+"),
-    "endless": ({"model": "endless:m"}, 0, "model_protocol", r"beyond bounds"),
     "unended": ({"model": "unended:m"}, 0, "model_unavailable", r"ended its answer before it was complete"),
     "excused": ({"model": "excused:m"}, 0, "model_unavailable", r"the model is being loaded"),
     "wrongform": ({"model": "wrongform:m"}, 0, "model_protocol", r"cannot be used: a tool call is not an object"),

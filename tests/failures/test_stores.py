@@ -57,7 +57,7 @@ async def test_jobs_go_on_when_a_store_that_was_locked_is_free(
             stand.begin(name)
         streaming = await eventually(lambda: stand.model.count >= 1, 20)
         assert streaming
-        with locked(tmp_path / "loom.db", 13):
+        with locked(tmp_path / "loom.db", 8):
             outcomes = [await stand.outcome(name) for name in STEPS]
         for found in outcomes:
             assert found.result.status == "completed", found.result.error
