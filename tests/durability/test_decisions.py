@@ -33,6 +33,9 @@ async def main(address, job, decision):
     assert not [name for name in sys.modules if name.startswith(("loom_", "activities", "workflows"))]
 
 asyncio.run(main(*sys.argv[1:]))
+# Not the interpreter's own ending: there the SDK's native part aborts now and then.
+import os
+os._exit(0)
 """
 
 
