@@ -22,9 +22,7 @@ demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for y
 	@$(PY) -m loom_client.demo
 
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
-	@$(PY) -m pytest -q -n $(WORKERS) -m "not nightly" $(TESTS) || { \
-	  echo "once more, one after the other: what failed while tests ran side by side"; \
-	  $(PY) -m pytest -q --last-failed --last-failed-no-failures none -m "not nightly" $(TESTS); }
+	@$(PY) -m pytest -q -n $(WORKERS) -m "not nightly" $(TESTS)
 
 check: static unit ## Lint, types, directions of imports, unit tests: under a minute
 
