@@ -7,68 +7,38 @@ The same frozen value comes from a YAML document (``kind: agent``) and from Pyth
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
-    PlainSerializer,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 
+from loom_dsl.approval_policy import Approvals
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.diagnostic import Diagnostic
 from loom_dsl.document import Document, load_document, without_header
-from loom_dsl.duration import format_duration, parse_duration
-from loom_dsl.errors import Diagnostic, DocumentError, ToolDeclarationError
-from loom_dsl.permissions import Permissions
+from loom_dsl.duration import Duration
+from loom_dsl.errors import DocumentError, ToolDeclarationError
+from loom_dsl.hook_points import HookFunctions
+from loom_dsl.permission_lists import Permissions
 from loom_dsl.turn import DEFAULT_MAX_ITERATIONS
 from loom_dsl.validation import model_findings
 
+NOT_SET = " is not set"
+"""How a finding (L008) ends that tells of the environment, not of the document."""
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(
+    r"mcp__[A-Za-z0-9_-]+__\*|[A-Za-z_][A-Za-z0-9_.-]*|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
+)
 _RESERVED_PARAMETERS = ("messages", "model", "stream", "tools")
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, timedelta):
-        seconds = value.total_seconds()
-    elif isinstance(value, str):
-        seconds = parse_duration(value)
-    else:
-        raise ValueError(f"{value!r} has no unit; write a duration such as 90s, 5m, 4h or 1d")
-    if round(seconds * 1000) <= 0:
-        raise ValueError(f"{value!r} must be at least 1ms")
-    return round(seconds * 1000) / 1000
-
-
-def _seconds_or_never(value: object) -> float | None:
-    return None if value is None or value == "never" else _seconds(value)
-
-
-_DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"}
-Duration = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(_DURATION_SCHEMA),
-]
-"""Seconds, to the millisecond; written as ``90s`` or ``2h``, or given as a timedelta."""
-
-Expiry = Annotated[
-    float | None,
-    BeforeValidator(_seconds_or_never),
-    PlainSerializer(lambda value: "never" if value is None else format_duration(value), return_type=str),
-    WithJsonSchema({"anyOf": [{"const": "never"}, _DURATION_SCHEMA]}),
-]
-"""Seconds until something expires, or None for never; written as ``24h`` or ``never``."""
 
 
 def _name(value: str) -> str:
@@ -91,23 +61,19 @@ class Limits(BaseModel):
     max_iterations: Count = DEFAULT_MAX_ITERATIONS
     """Turns, so also model calls that are not repeated."""
     max_tool_calls: Count | None = None
+    """Tool calls in the whole job."""
     max_tool_rounds: Count | None = None
     """Turns that call tools."""
     max_run_duration: Duration | None = None
     """Active time; waiting for a human and being paused do not count."""
     max_cost_usd: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    """US dollars, by the public price list; a model that it does not have costs 0."""
     max_context_tokens: Count = 200_000
+    """Tokens that a model call may be given."""
+    calls: dict[str, Count] = Field(default_factory=dict)
+    """Calls of one tool in the whole job, by its name, such as `{network_request: 20}`."""
     max_concurrency: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     """Tool calls that run at the same time."""
-
-
-class Approvals(BaseModel):
-    """What happens to a question that nobody answers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    expires: Expiry = None
-    on_expiry: Literal["deny", "allow", "halt"] = "deny"
 
 
 class Agent(BaseModel):
@@ -116,17 +82,31 @@ class Agent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
+    """Lower-case letters, digits, `-` and `_`, at most 64."""
     model: str = Field(min_length=1)
-    """The model's name, or ``provider:model``."""
+    """The model's name, ``provider:model``, or ``${env:NAME}``."""
     instructions: str = ""
+    """What the model is told first."""
     tools: tuple[str, ...] = ()
-    """Built-in names and ``module:function`` references; in Python also the functions themselves."""
+    """Built-in names, ``module:function``, ``mcp__SERVER__TOOL`` or ``mcp__SERVER__*``; in Python also functions."""
     permissions: Permissions = Field(default_factory=Permissions)
+    """What may run, what asks, what may not run."""
     limits: Limits = Limits()
+    """How far a job may go."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Passed to the model as they are, such as temperature."""
     approvals: Approvals = Approvals()
+    """What happens to a question that nobody answers."""
+    on_abort: Literal["keep", "compensate"] = "keep"
+    """What an abort does with what tools did: `compensate` takes it back, where a tool says how."""
+    hooks: HookFunctions = Field(default_factory=dict)
+    """Functions, as ``module:function``, that look at the stages of tool calls, such as `before_execute`."""
+    images: Annotated[bool, Field(strict=True)] | None = None
+    """Whether the model takes images; when absent, its name tells."""
     recurse: Literal["per_turn", "adaptive", "history"] = "per_turn"
+    """When a turn is a temporal run of its own."""
+    turn: str = ""
+    """The graph of its turns: a file, by its path from the agent's, that extends ``loom.tt``; absent: ``loom.tt``."""
 
     def __init__(self, **fields: Any) -> None:
         # Not left to pydantic's signature: `tools` takes functions, and `permissions` and `limits` take plain
@@ -146,7 +126,9 @@ class Agent(BaseModel):
         seen: dict[str, str] = {}
         for reference in value:
             if not _REFERENCE.fullmatch(reference):
-                raise ValueError(f"{reference!r} is not a tool; write a built-in's name or `module:function`")
+                raise ValueError(
+                    f"{reference!r} is not a tool; write a built-in's name, `module:function` or `mcp__SERVER__TOOL`"
+                )
             name = call_name(reference)
             if name in seen:
                 raise ValueError(f"{seen[name]!r} and {reference!r} are both called {name!r}; keep one of them")
@@ -222,7 +204,15 @@ def load_agent(
     Raises:
         DocumentError: The document is not an agent's, or a variable is not set.
     """
-    document = load_document(text, source, kinds=("agent",))
+    return read_agent(load_document(text, source, kinds=("agent",)), env, overrides)
+
+
+def read_agent(document: Document, env: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Agent:
+    """Make an agent of a document's fields; `load_agent` says what the arguments are.
+
+    Raises:
+        DocumentError: A field is unknown, missing or wrong, or a variable is not set.
+    """
     replaced = overrides or {}
     findings: list[Diagnostic] = []
     resolved = {
@@ -255,7 +245,7 @@ def _resolve(
     if whole and env.get(whole[1]):
         return env[whole[1]]
     if whole:
-        message = f"the environment variable {whole[1]} is not set"
+        message = f"the environment variable {whole[1]}{NOT_SET}"
         fix = f"set {whole[1]}, or write the value here"
         findings.append(document.diagnostic("L008", message, path, fix=fix))
     elif path[0] != "instructions" and path[0] in Agent.model_fields:  # prose may speak about such references

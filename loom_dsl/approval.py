@@ -1,17 +1,28 @@
 """Approvals: the name of a request, and the decision that answers it."""
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.parts import Retry
+from loom_dsl.signature import Signature
 
-CHOICES = ("approve", "edit", "reject")
+CHOICES = ("approve", "edit", "reject", "respond", "terminate")
+"""What can be answered about a tool call."""
+_DIGEST = re.compile("[0-9a-f]{64}")
+_PROBLEMS = {"extra_forbidden": "there is no such field", "missing": "this field is missing"}
 
 
 def approval_id(job: str, turn: int, at: str, request: Any) -> str:
     """Name one request: opaque, safe in a URL and in a shell, and different for every turn, item and argument."""
     return "ap_" + digest(canonical_json([job, turn, at, request]))[:24]
+
+
+def is_digest(value: Any) -> bool:
+    """Whether a value is the name of a content."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 class Decision(BaseModel):
@@ -24,17 +35,22 @@ class Decision(BaseModel):
     choice: str = Field(max_length=40)
     """One of the request's choices."""
     message: str = Field(default="", max_length=10_000)
-    """Reason, told to the model."""
+    """Reason, told to the model; with ``respond`` what the tool would have given."""
     edited_arguments: dict[str, JsonValue] | None = None
     """With ``edit``: the arguments to use instead; they are validated and authorized again."""
-    remember: Literal["no", "job"] = "no"
-    """``job``: later calls that the request's rule covers are allowed in this job."""
+    remember: Literal["no", "job", "rule"] = "no"
+    """With ``approve``. ``job``: later calls that the request's rule covers are allowed in this job. ``rule``: also in
+    later jobs of the same agent in the same directory, until the rule is taken back."""
+    digest: str = Field(default="", pattern="^([0-9a-f]{64})?$")
+    """Digest of what was looked at. Another one than the request's is refused."""
     by: str = Field(default="", max_length=200)
     """Who decided, as the sender says."""
     at: str | float | None = None
     """When, as the sender says; kept, but never trusted for lateness."""
     id: str = Field(default="", max_length=100)
     """The sender's name for this decision."""
+    signature: Signature | None = None
+    """Proves who decided what. Signed is everything but `at` and `id`."""
 
 
 class Control(BaseModel):
@@ -65,8 +81,64 @@ class Control(BaseModel):
         return value
 
 
+class OutsideEvent(BaseModel):
+    """What the signal ``loom.event`` and the update ``loom.event`` carry, from any system."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=200)
+    """Name of the event: that of the nodes that wait for it."""
+    key: JsonValue = None
+    """Which of several waiting nodes it is for."""
+    data: JsonValue = None
+    """The result of the node that takes it."""
+    id: str = Field(default="", max_length=100)
+    """Sent twice with one id, it counts once."""
+    by: str = Field(default="", max_length=200)
+    """Who says so."""
+
+
+class UndoCall(BaseModel):
+    """The activity that takes something back."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    activity: str
+    timeout: float
+    retry: Retry = Retry()
+
+
+class UndoEntry(BaseModel):
+    """How one thing that a child job did is taken back."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+    at: str
+    with_: dict[str, JsonValue] | None = Field(default=None, alias="with")
+    sure: bool = False
+    why: str = ""
+    do: UndoCall
+
+
+class ChildReport(BaseModel):
+    """What the signal ``loom.child`` carries: how a child job ended."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    at: str
+    """The execution that started it."""
+    child: str
+    """The child's job id."""
+    result: JsonValue = None
+    code: str = ""
+    """Why it did not complete, or empty."""
+    message: str = ""
+    undo: list[UndoEntry] = Field(default_factory=list)
+    """How what it did is taken back, oldest first."""
+
+
 def problem_of(error: ValidationError) -> str:
     """Say in one line what is wrong with a payload, without repeating its content."""
     first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    place, said = ".".join(str(part) for part in first["loc"]), _PROBLEMS.get(first["type"], first["msg"])
+    return f"{place}: {said}" if place else said

@@ -30,7 +30,31 @@ class Proceed(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain(Input):
-    """The driver wants to continue as new soon: issue nothing more."""
+    """The driver wants to continue as new soon: issue nothing more.
+
+    Attributes:
+        hold: Enter no node at all: what follows is for another plan to say.
+    """
+
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooLarge(Input):
+    """The driver cannot carry the state into another run, so the job has to end in this one.
+
+    Attributes:
+        size: Bytes of the state.
+        most: Bytes that it may have.
+    """
+
+    size: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn(Input):
+    """The driver had its moment after `Yielded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +84,23 @@ class TimerFired(Input):
     """A deadline has passed."""
 
     at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnded(Input):
+    """A child job ended, or could not be started.
+
+    Attributes:
+        result: Its result where it completed.
+        code: Why it did not, or empty.
+        undo: How what it did is taken back, oldest first, as `Finish` has it.
+    """
+
+    at: str
+    result: Any = None
+    code: str = ""
+    message: str = ""
+    undo: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +153,34 @@ class CancelActivity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartChild:
+    """Start a job of an agent or of a graph below this one. It reports how it ended, also to a later run of this job.
+
+    Attributes:
+        child: Id of the child job.
+        agent: Name in the plan's agents, or empty.
+        graph: Name in the plan's graphs, where there is no agent.
+        arguments: The node's mapped ``with``: an agent's `task` and what belongs to it, or a graph's input.
+        written: ``text`` of a graph that is to be looked at first, and the ``graph`` and ``node`` that say what it may.
+    """
+
+    at: str
+    child: str
+    agent: str = ""
+    graph: str = ""
+    arguments: Any
+    written: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelChild:
+    """Abort a child job. It still reports how it ended."""
+
+    at: str
+    child: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartTimer:
     """Fire at a time, in seconds since the epoch."""
 
@@ -139,6 +208,11 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Yielded:
+    """Many nodes were entered at once, and more are to come: feed `GoOn` soon, in another workflow task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to an update."""
 
@@ -149,9 +223,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The graph ended with a result."""
+    """The graph ended with a result.
+
+    Attributes:
+        undo: How what the job did is taken back, oldest first: the job above this one does it, if that fails later.
+    """
 
     result: Any
+    undo: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,4 +242,17 @@ class Failure:
     details: Any = None
 
 
-Command = RunActivity | CancelActivity | StartTimer | CancelTimer | TurnEnded | Drained | Answer | Finish | Failure
+Command = (
+    RunActivity
+    | CancelActivity
+    | StartChild
+    | CancelChild
+    | StartTimer
+    | CancelTimer
+    | TurnEnded
+    | Drained
+    | Yielded
+    | Answer
+    | Finish
+    | Failure
+)

@@ -15,7 +15,8 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel
 
 from loom_dsl.canonical import Json
-from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.diagnostic import Diagnostic
+from loom_dsl.errors import DocumentError
 from loom_dsl.validation import model_findings, shown, suggest, type_name
 from loom_dsl.yaml_nodes import DEEPEST, MOST_NODES, Expansion, Node, Path, Place, refuse
 
@@ -23,7 +24,7 @@ LARGEST_DOCUMENT = 1_000_000
 """Bytes of a document."""
 VERSION = 1
 """The version of the schema that `loom:` names."""
-KINDS = ("agent", "graph", "fake-model")
+KINDS = ("agent", "graph", "fake-model", "scenario")
 
 _TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -67,6 +68,19 @@ class Document:
                 raise KeyError(part)
             value = value[part]
         return value
+
+    def part(self, path: Sequence[str | int]) -> "Document":
+        """Give the mapping at a path as a document of its own, with the places that it has in this one.
+
+        Raises:
+            KeyError: There is none.
+        """
+        at = tuple(path)
+
+        def below(places: Mapping[Path, Place]) -> dict[Path, Place]:
+            return {key[len(at) :]: place for key, place in places.items() if key[: len(at)] == at}
+
+        return Document(self.at(at), self.source, below(self._values), below(self._keys))
 
     def diagnostic(
         self, code: str, message: str, path: Sequence[str | int] = (), *, fix: str = "", key: bool = False
@@ -213,7 +227,7 @@ class _Reader:
             if "'\\t'" in problem:
                 refuse("L001", "a tab is used for indentation", self._source, place, "indent with spaces")
             context = f" {error.context}" if error.context else ""
-            refuse("L001", f"{problem}{context}", self._source, place, _advice(problem))
+            refuse("L001", f"{problem}{context}", self._source, place, self._advice(problem, mark))
         except (
             Exception
         ) as error:  # the parser is not free of slips on hostile input; the caller gets one kind of error
@@ -221,6 +235,16 @@ class _Reader:
             place = self._place_of_offset(offset) if isinstance(offset, int) else None
             reason = getattr(error, "reason", None) or type(error).__name__
             refuse("L001", f"the document cannot be read as YAML: {reason}", self._source, place)
+
+    def _advice(self, problem: str, mark: Any) -> str:
+        lines = self._text.splitlines()
+        if mark and mark.line < len(lines) and lines[mark.line][: mark.column].endswith("$"):
+            return 'between braces an expression stands in quotes: "${...}"'
+        if "mapping values are not allowed" in problem:
+            return "quote a text that holds `: `"
+        if "cannot start any token" in problem:
+            return "quote a text that starts with this character"
+        return "check quotes, brackets and indentation"
 
     def _place_of_offset(self, offset: int) -> Place:
         before = self._text[:offset]
@@ -261,11 +285,3 @@ class _Reader:
             node.kind = "mapping"
             while type(key := next(self._events)).__name__ != "MappingEndEvent":
                 node.pairs.append((self._node(key, depth + 1), self._node(next(self._events), depth + 1)))
-
-
-def _advice(problem: str) -> str:
-    if "mapping values are not allowed" in problem:
-        return "quote a text that holds `: `"
-    if "cannot start any token" in problem:
-        return "quote a text that starts with this character"
-    return "check quotes, brackets and indentation"

@@ -1,21 +1,35 @@
 """Drawing a graph: Mermaid text in which every edge of the graph is one line, and nothing else is an edge."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-from loom_dsl.duration import format_duration
-from loom_dsl.graph import Activity, Graph, Map, Node
+from loom_dsl.graph import Body
+from loom_dsl.overlay import Overlay
 from loom_dsl.plan import Plan
+from loom_dsl.sketch import LINKS, Line, about, edges, lanes, notes, runs, short, shown, undone_by
+
+__all__ = ["LONGEST_LABEL", "Line", "edges", "mermaid", "mermaid_plan"]
 
 LONGEST_LABEL = 90
 """Characters of a condition that are shown."""
+_NEAR_DOTS = "stroke-dasharray:1 4"
 
 _SHAPES = {
     "branch": ('{"', '"}'),
     "activity": ('["', '"]'),
-    "map": ('[["', '"]]'),
+    "tool": ('[/"', '"/]'),
+    "agent": ('("', '")'),
+    "llm": ('[\\"', '"\\]'),
     "approval": ('{{"', '"}}'),
+    "event": ('[/"', '"\\]'),
+    "timer": ('[\\"', '"/]'),
+    "join": ('(("', '"))'),
+    "map": ('[["', '"]]'),
+    "loop": ('[["', '"]]'),
+    "graph": ('[["', '"]]'),
+    "race": ('{"', '"}'),
+    "set": ('[("', '")]'),
+    "cancel": ('>"', '"]'),
     "recurse": ('(["', '"])'),
     "end": ('((("', '")))'),
     "fail": ('>"', '"]'),
@@ -24,88 +38,83 @@ _RESERVED = {
     *("accdescr", "acctitle", "call", "class", "classdef", "click", "default", "direction", "end", "flowchart"),
     *("graph", "href", "linkstyle", "style", "subgraph"),
 }
-_SPECIAL = re.compile(r"[^\w \t.,:=!?()\[\]'/+…→·-]")
+_SPECIAL = re.compile(
+    r"[^\w \t.,:=!?()\[\]'/+…→·-]"
+    # Mermaid reads labels as Markdown, and refuses those with a list or a link in them.
+    r"|(?<=^)[-+]|(?<=^\d)[.)]|(?<=^\d\d)[.)]|\](?=\()|:(?=//)|(?<=www)\.|(?<![^\W_])_|_(?![^\W_])"
+)
 _NAMES = {'"': "quot", "<": "lt", ">": "gt", "&": "amp"}
+_CLASSES = {
+    "been": "fill:#e6f4ea,stroke:#188038,color:#202124",
+    "here": "fill:#fef7e0,stroke:#e37400,stroke-width:4px,color:#202124",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One edge of a graph, as it is drawn.
-
-    Attributes:
-        label: Why a token goes this way; empty for always.
-        dashed: Whether it is the way of a deadline, a caught error or a used-up count, and not of the node's result.
-    """
-
-    source: str
-    target: str
-    label: str = ""
-    dashed: bool = False
-
-
-def mermaid(graph: Graph) -> str:
+def mermaid(graph: Body) -> str:
     """Draw one graph as a Mermaid flowchart.
 
-    A node's shape is its kind: a box for an activity, a diamond for a branch, a hexagon for an approval, a framed box
-    for a map, a stadium for the next turn, a ringed circle for an end, a flag for a failure. The ways of a node's
-    result are solid lines with their conditions; those of deadlines, caught errors and used-up counts are dashed.
+    A node's shape is its kind: a box for an activity, a diamond for a branch and a race, a hexagon for an approval, a
+    framed box for what runs a graph, a circle for a join, a stadium for the next turn, a ringed circle for an end, a
+    flag for a failure; its second line says more. The ways of a node's result are solid lines with their conditions;
+    those of deadlines, caught errors and used-up counts are dashed. A line of dots that ends in a circle leads to what
+    takes the node's effect back.
     """
-    drawing = _Drawing(graph, "")
-    return "\n".join(["flowchart TD", *_indented(drawing.body())]) + "\n"
+    drawing = _Drawing(graph, "", "", Overlay())
+    return _flowchart(_indented(drawing.body()), [drawing])
 
 
-def mermaid_plan(plan: Plan) -> str:
-    """Draw all graphs of a plan in one flowchart; a dotted line leads from each map to the graph that it runs."""
-    if len(plan.graphs) == 1:
-        return mermaid(plan.graphs[plan.root])
-    names = [plan.root, *sorted(plan.graphs.keys() - {plan.root})]
-    drawings = {name: _Drawing(plan.graphs[name], f"g{index}_") for index, name in enumerate(names)}
-    lines = ["flowchart TD"]
+def mermaid_plan(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> str:
+    """Draw the graphs of a plan in one flowchart; a dotted line leads from each node that runs one to its frame.
+
+    Args:
+        plan: The plan.
+        whole: Whether the graph behind tool nodes is drawn, too.
+        overlay: Where a job stands: visits and tokens are written to the nodes and coloured.
+    """
+    over = overlay or Overlay()
+    names = shown(plan, whole=whole)
+    if len(names) == 1:
+        drawing = _Drawing(plan.bodies[plan.root], "", plan.root, over)
+        return _flowchart(_indented(drawing.body()), [drawing])
+    drawings = {name: _Drawing(plan.bodies[name], f"g{index}_", name, over) for index, name in enumerate(names)}
+    lines: list[str] = []
     for index, (name, drawing) in enumerate(drawings.items()):
         lines += [f'    subgraph g{index}["{_escaped(name)}"]', *_indented(drawing.body(), 8), "    end"]
-    for drawing in drawings.values():
+    for name, drawing in drawings.items():
         for key, node in drawing.graph.nodes.items():
-            if isinstance(node, Map) and node.map.do in drawings:
-                lines.append(f'    {drawing.ids[key]} -. "for each" .- g{names.index(node.map.do)}')
-    return "\n".join(lines) + "\n"
+            inner = runs(plan, name, node)
+            if inner in drawings and inner != name:  # Mermaid cannot draw a line from a node to its own frame
+                lines.append(f'    {drawing.ids[key]} -. "{LINKS[node.kind]}" .- g{names.index(inner)}')
+    return _flowchart(lines, list(drawings.values()))
 
 
-def edges(graph: Graph) -> Iterator[Line]:
-    """List every edge of a graph, in the order of the document."""
-    for key, node in graph.nodes.items():
-        yield from _result_edges(key, node)
-        yield from (Line(key, to, f"on {code}", dashed=True) for code, to in node.catch.items())
-        if node.deadline is not None:
-            yield Line(key, node.deadline.to, f"after {_after(node.deadline.after)}", dashed=True)
-        if node.exhausted is not None:
-            yield Line(key, node.exhausted, f"after {node.max_visits} visits", dashed=True)
+def _flowchart(lines: list[str], drawings: "list[_Drawing]") -> str:
+    """Put the head before the lines, and after them what colours nodes and spaces the dots of compensation."""
+    links = [line for line in lines if _LINK.match(line)]
+    dots = [str(index) for index, line in enumerate(links) if " -.-o " in line]
+    tail = [f"    linkStyle {','.join(dots)} {_NEAR_DOTS}"] if dots else []
+    for name, style in _CLASSES.items():
+        members = [key for drawing in drawings for key in drawing.of_class(name)]
+        tail += [f"    classDef {name} {style}", f"    class {','.join(members)} {name}"] if members else []
+    return "\n".join(["flowchart TD", *lines, *tail]) + "\n"
 
 
-def _result_edges(key: str, node: Node) -> Iterator[Line]:
-    chosen = any(edge.when is not None for edge in node.next.first)
-    for edge in node.next.first:
-        yield Line(key, edge.to, edge.when if edge.when is not None else "else" if chosen else "")
-    yield from (Line(key, to) for to in node.next.all)
-
-
-def _after(value: str | float | None) -> str:
-    if value is None:
-        return "never"
-    return format_duration(value) if isinstance(value, float) else value.removeprefix("${").removesuffix("}")
+_LINK = re.compile(r" *\w+ (-->|-\.->|-\.-o|-\. )")
 
 
 class _Drawing:
     """The lines of one graph; ids have a prefix where several graphs share a picture."""
 
-    def __init__(self, graph: Graph, prefix: str) -> None:
-        self.graph = graph
+    def __init__(self, graph: Body, prefix: str, name: str, overlay: Overlay) -> None:
+        self.graph, self._name, self._overlay = graph, name, overlay
         self._taken: set[str] = set()
         self.ids = {key: self._free(f"{prefix}{key}") for key in graph.nodes}
         ways_in = {"start": graph.start, "abort": graph.on_abort}
         self._ways_in = {name: (self._free(f"{prefix}{name}"), to) for name, to in ways_in.items() if to is not None}
+        self._undo = {key: self._free(f"{prefix}undo_{key}") for key, node in graph.nodes.items() if node.compensate}
         self._lanes = {
             phase: (self._free(f"{prefix}lane_{re.sub(r'[^A-Za-z0-9]', '_', phase)}"), members)
-            for phase, members in _lanes(graph.nodes).items()
+            for phase, members in lanes(graph.nodes).items()
         }
 
     def body(self) -> Iterator[str]:
@@ -117,19 +126,26 @@ class _Drawing:
             yield f'subgraph {lane}["{_escaped(phase)}"]'
             yield from (f"    {self._node(key)}" for key in members)
             yield "end"
+        for key, undo in self._undo.items():
+            yield f'{undo}["{_text(undone_by(self.graph.nodes[key]) or "?")}"]'
         yield from (f"{way} --> {self.ids[to]}" for way, to in self._ways_in.values())
         for line in edges(self.graph):
-            label = f'|"{_escaped(_short(line.label))}"|' if line.label else ""
+            label = f'|"{_text(line.label)}"|' if line.label else ""
             arrow = "-.->" if line.dashed else "-->"
             yield f"{self.ids[line.source]} {arrow}{label} {self.ids[line.target]}"
+        yield from (f'{self.ids[key]} -.-o |"undone by"| {undo}' for key, undo in self._undo.items())
+
+    def of_class(self, name: str) -> list[str]:
+        """The ids of the nodes that hold a token (``here``), or have been visited and hold none (``been``)."""
+        holding = {key for key in self.ids if self._overlay.holds(self._name, key)}
+        if name == "here":
+            return [self.ids[key] for key in self.ids if key in holding]
+        return [self.ids[key] for key in self.ids if key not in holding and self._overlay.words(self._name, key)]
 
     def _node(self, key: str) -> str:
         node = self.graph.nodes[key]
-        label = _escaped(key)
-        if isinstance(node, Activity):
-            label += f"<br>{_escaped(_short(node.activity))}"
-        elif isinstance(node, Map):
-            label += f"<br>for each: {_escaped(_short(node.map.do))}"
+        lines = [about(node), *notes(node), ", ".join(self._overlay.words(self._name, key))]
+        label = "<br>".join([_escaped(key), *(_text(line) for line in lines if line)])
         opening, closing = _SHAPES[node.kind]
         return f"{self.ids[key]}{opening}{label}{closing}"
 
@@ -141,22 +157,12 @@ class _Drawing:
         return name
 
 
-def _lanes(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
-    """Group nodes by phase. A phase of one node needs no lane."""
-    lanes: dict[str, list[str]] = {}
-    for key, node in nodes.items():
-        if node.phase:
-            lanes.setdefault(node.phase, []).append(key)
-    return {phase: members for phase, members in lanes.items() if len(members) > 1}
-
-
 def _indented(lines: Iterable[str], by: int = 4) -> list[str]:
     return [" " * by + line for line in lines]
 
 
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= LONGEST_LABEL else flat[: LONGEST_LABEL - 1] + "…"
+def _text(text: str) -> str:
+    return _escaped(short(text, LONGEST_LABEL))
 
 
 def _escaped(text: str) -> str:

@@ -1,6 +1,10 @@
 """Durations as people write them: ``500ms``, ``90s``, ``5m``, ``4h``, ``1d``."""
 
 import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -34,3 +38,37 @@ def format_duration(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, str):
+        seconds = parse_duration(value)
+    else:
+        raise ValueError(f"{value!r} has no unit; write a duration such as 90s, 5m, 4h or 1d")
+    if round(seconds * 1000) <= 0:
+        raise ValueError(f"{value!r} must be at least 1ms")
+    return round(seconds * 1000) / 1000
+
+
+def _seconds_or_never(value: object) -> float | None:
+    return None if value is None or value == "never" else _seconds(value)
+
+
+_DURATION_SCHEMA = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"}
+Duration = Annotated[
+    float,
+    BeforeValidator(_seconds),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(_DURATION_SCHEMA),
+]
+"""Seconds, to the millisecond; written as ``90s`` or ``2h``, or given as a timedelta."""
+
+Expiry = Annotated[
+    float | None,
+    BeforeValidator(_seconds_or_never),
+    PlainSerializer(lambda value: "never" if value is None else format_duration(value), return_type=str),
+    WithJsonSchema({"anyOf": [{"const": "never"}, _DURATION_SCHEMA]}),
+]
+"""Seconds until something expires, or None for never; written as ``24h`` or ``never``."""

@@ -4,20 +4,28 @@
     ├── UserError                     a mistake that its author can correct (exit code 2)
     │   ├── DocumentError             a YAML document is not what it should be; carries diagnostics
     │   ├── ExpressionError           an expression does not compile, or fails when evaluated
+    │   ├── GraphRefused              a graph that was written while the job ran is not valid, or not allowed
     │   ├── ToolDeclarationError      a function cannot be made into a tool
     │   ├── NotFoundError             no such job, approval, session or file
+    │   │   ├── UnknownFunction       a graph names a function that the worker does not have
     │   │   └── UnknownToolError      an agent names a tool that the worker does not have
+    │   │       └── MissingTools      the worker was started without the module; another one may have it
     │   ├── ConflictError             the id is taken, the session is busy, the decision was made
     │   │   ├── SessionBusy           another job writes in the session
-    │   │   └── JobExists             the job id stands for another job
+    │   │   ├── JobExists             the job id stands for another job
+    │   │   └── DecisionRefused       the decision does not count; carries the verdict
     │   └── ConfigurationError        a setting, an address or a credential is missing or wrong
     ├── ToolError                     told to the model as a tool result
     │   ├── ToolNotFound
     │   ├── ToolUnavailable
     │   ├── ToolValidationError
     │   ├── ToolTimeout
+    │   ├── ToolLost                  the worker died or stood still in every attempt at the tool
     │   ├── UnreadableResult          the tool ran, and its result is neither text nor JSON
     │   └── OutcomeUnknown            it is not known whether the effect happened
+    ├── FunctionFailed                a function that a graph's node calls raised something; tried again
+    │   ├── FunctionArguments         what the node gives it does not fit its parameters
+    │   └── ResultTooLarge            it returned more than a result may hold
     ├── PermissionDenied              told to the model as a tool result
     ├── ModelError
     │   ├── ModelRateLimit            carries retry_after
@@ -41,8 +49,9 @@ A class's docstring is its default message. `code` is stable: it is the type of 
 ApplicationError, the code of a tool result and the word that `catch:` matches.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from loom_dsl.diagnostic import Diagnostic
 
 
 class LoomError(Exception):
@@ -67,32 +76,6 @@ class UserError(LoomError):
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """One finding in a document.
-
-    Attributes:
-        code: Stable code, such as ``L002``.
-        message: What is wrong.
-        file: Name of the document as the user gave it.
-        line: 1-based line, or None when the finding has no place.
-        column: 1-based column, or None.
-        fix: What to do about it.
-    """
-
-    code: str
-    message: str
-    file: str = ""
-    line: int | None = None
-    column: int | None = None
-    fix: str = ""
-
-    def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part not in ("", None))
-        text = f"{place}: {self.code} {self.message}" if place else f"{self.code} {self.message}"
-        return f"{text} ({self.fix})" if self.fix else text
-
-
 class DocumentError(UserError):
     """The document is not valid."""
 
@@ -114,6 +97,12 @@ class ExpressionError(UserError):
         super().__init__(message)
 
 
+class GraphRefused(UserError):
+    """A graph that was written while the job ran is not valid, or does what it may not."""
+
+    code = "graph_refused"
+
+
 class ToolDeclarationError(UserError):
     """The function cannot be used as a tool."""
 
@@ -132,10 +121,37 @@ class UnknownToolError(NotFoundError):
     code = "unknown_tool"
 
 
+class UnknownFunction(NotFoundError):
+    """The worker has no such function."""
+
+    code = "unknown_function"
+
+
+class MissingTools(UnknownToolError):
+    """This worker was started without a module of the agent's tools."""
+
+    code = "missing_tools"
+    retryable = True
+
+
 class ConflictError(UserError):
     """The request conflicts with what is already there."""
 
     code = "conflict"
+
+
+class DecisionRefused(ConflictError):
+    """The job does not take the decision.
+
+    Attributes:
+        verdict: Why, in a word: ``already_decided``, ``expired``, ``not_allowed``, ``wrong_digest``, ``invalid``, ….
+    """
+
+    code = "decision_refused"
+
+    def __init__(self, message: str | None = None, verdict: str = "invalid") -> None:
+        self.verdict = verdict
+        super().__init__(message)
 
 
 class SessionBusy(ConflictError):
@@ -152,6 +168,10 @@ class JobExists(ConflictError):
     """The job id stands for another job."""
 
     code = "job_exists"
+
+    def __init__(self, message: str | None = None, differs: tuple[str, ...] = ()) -> None:
+        self.differs = differs
+        super().__init__(message)
 
 
 class ConfigurationError(UserError):
@@ -192,6 +212,12 @@ class ToolTimeout(ToolError):
     recoverable = True
 
 
+class ToolLost(ToolError):
+    """The worker died or stopped reporting while it had this call, each time it was tried."""
+
+    code = "tool_lost"
+
+
 class UnreadableResult(ToolError):
     """The tool ran, and what it returned is neither text nor JSON."""
 
@@ -202,6 +228,27 @@ class OutcomeUnknown(ToolError):
     """It is not known whether the effect happened: a worker stopped while the tool ran."""
 
     code = "outcome_unknown"
+
+
+class FunctionFailed(LoomError):
+    """A function that a node calls failed."""
+
+    code = "function_failed"
+    retryable = True
+
+
+class FunctionArguments(FunctionFailed):
+    """What a node gives a function does not fit its parameters."""
+
+    code = "function_arguments"
+    retryable = False
+
+
+class ResultTooLarge(FunctionFailed):
+    """A function returned more than a result may hold."""
+
+    code = "result_too_large"
+    retryable = False
 
 
 class PermissionDenied(LoomError):

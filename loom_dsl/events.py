@@ -44,11 +44,20 @@ class EventType(StrEnum):
     STREAM_RESET = "stream_reset"
     STATE = "state"
     APPROVAL_REQUESTED = "approval_requested"
+    APPROVAL_CHANGED = "approval_changed"
     APPROVAL_DECIDED = "approval_decided"
+    HOOK = "hook"
     PROGRESS = "progress"
     WARNING = "warning"
     CONTROL = "control"
     ABORTED = "aborted"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    GRAPH_ADMITTED = "graph_admitted"
+    GRAPH_REFUSED = "graph_refused"
+    NODE_START = "node_start"
+    NODE_RETRY = "node_retry"
+    NODE_END = "node_end"
 
 
 KINDS: dict[EventType, Kind] = {
@@ -80,11 +89,20 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.ERROR: ("error", "message"),
     EventType.STATE: ("state", "from"),
     EventType.APPROVAL_REQUESTED: ("approval_id", "tool"),
+    EventType.APPROVAL_CHANGED: ("approval_id", "what"),
     EventType.APPROVAL_DECIDED: ("approval_id", "choice"),
+    EventType.HOOK: ("tool_call_id", "point", "hook", "did"),
     EventType.PROGRESS: ("tool_call_id", "content"),
     EventType.WARNING: ("code", "message"),
     EventType.CONTROL: ("op", "by"),
     EventType.ABORTED: ("reason",),
+    EventType.COMPENSATING: ("node",),
+    EventType.COMPENSATED: ("node", "outcome"),
+    EventType.GRAPH_ADMITTED: ("node", "child", "graph", "plan", "nodes"),
+    EventType.GRAPH_REFUSED: ("node", "message"),
+    EventType.NODE_START: ("node", "kind"),
+    EventType.NODE_RETRY: ("node", "attempt"),
+    EventType.NODE_END: ("node", "outcome"),
 }
 """What the data of a type holds at least. An ERROR's `error` is such as retrieval_failed or tool_execution_failed."""
 

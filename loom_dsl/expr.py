@@ -17,10 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_compiler import Compiler, Step
-from loom_dsl.expr_values import Scope, check_volume
+from loom_dsl.expr_compiler import Compiler
+from loom_dsl.expr_mistakes import mistake, refused, unquoted
+from loom_dsl.expr_steps import Step
+from loom_dsl.expr_types import type_of
+from loom_dsl.expr_values import Scope, Type, check_volume
 
 MAX_SOURCE = 2_000
+LONGEST_SHOWN = 200
+"""Characters of an expression that a message quotes."""
 ROOTS = frozenset({"input", "state", "nodes", "result", "item", "index", "event", "turn", "limits", "agent", "run"})
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -32,12 +37,14 @@ class Expression:
     Attributes:
         source: The text.
         references: Each path read from a root, such as ``("nodes", "model", "calls")``.
+        type: The type of every value that it can have, as far as its text tells.
         builds: Whether its value can be larger than what it reads.
     """
 
     source: str
     references: tuple[tuple[str, ...], ...]
     step: Step
+    type: Type = "any"
     builds: bool = False
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
@@ -63,27 +70,38 @@ def compile_expression(source: str, roots: frozenset[str] = ROOTS) -> Expression
     """
     if len(source) > MAX_SOURCE:
         raise ExpressionError(f"the expression is {len(source)} characters long; the limit is {MAX_SOURCE}")
-    for wrong, right in (("&&", "and"), ("||", "or")):
-        if wrong in source:
-            raise ExpressionError(f"write `{right}` instead of `{wrong}`", source.index(wrong) + 1)
     text = source.strip()
     if not text:
         raise ExpressionError("the expression is empty", 1)
     places = _Places(source, text)
-    try:
-        tree = ast.parse(text, mode="eval")
-    except SyntaxError as error:
-        hint = "; write `not` instead of `!`" if "!" in text.replace("!=", "") else ""
-        column = places.of(error.lineno or 1, max((error.offset or 1) - 1, 0))
-        raise ExpressionError(f"`{text}` is not an expression: {error.msg}{hint}", column) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None
+    tree = _parsed(text, places)
     for node in ast.walk(tree):
         if isinstance(node, ast.expr):
             node.col_offset = places.of_bytes(node.lineno, node.col_offset) - 1
     compiler = Compiler(roots)
     step = compiler.compile(tree.body, 0)
-    return Expression(text, tuple(dict.fromkeys(compiler.references)), step, compiler.builds)
+    return Expression(text, tuple(dict.fromkeys(compiler.references)), step, type_of(tree.body), compiler.builds)
+
+
+def _parsed(text: str, places: "_Places") -> ast.Expression:
+    wrong = refused(text)
+    if wrong is not None:
+        raise ExpressionError(wrong[0], places.at(wrong[1]))
+    try:
+        return ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        wrong = mistake(text) or (unquoted(text) if error.msg.startswith("invalid syntax") else None)
+        if wrong is not None:
+            raise ExpressionError(f"`{_cut(text)}` is not an expression: {wrong[0]}", places.at(wrong[1])) from None
+        column = places.of(error.lineno or 1, max((error.offset or 1) - 1, 0))
+        column = min(column, places.at(len(text)))  # Python counts bytes in some messages
+        raise ExpressionError(f"`{_cut(text)}` is not an expression: {error.msg}", column) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
 
 
 class _Places:
@@ -94,6 +112,9 @@ class _Places:
         self.lines = _LINE_END.split(text)
         ends = [0, *(match.end() for match in _LINE_END.finditer(text))]
         self.starts = [self.before + end for end in ends]
+
+    def at(self, position: int) -> int:
+        return self.before + position + 1
 
     def of(self, line: int, characters: int) -> int:
         return self.starts[min(line, len(self.starts)) - 1] + characters + 1

@@ -1,14 +1,17 @@
 """From a syntax tree to closures; what is not in the language is refused here."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_functions import FUNCTIONS, SCOPED
+from loom_dsl.expr_functions import FUNCTIONS, Function
+from loom_dsl.expr_steps import Step, each_of, item_of, key_of, slice_of
 from loom_dsl.expr_values import (
     COMPARISONS,
     OPERATORS,
+    WORDS,
     Scope,
     is_number,
     joined,
@@ -16,13 +19,11 @@ from loom_dsl.expr_values import (
     name_of,
     number,
     path_of,
-    shown_key,
     weight,
 )
 
 MAX_DEPTH = 60
-Step = Callable[[Scope], Any]
-_WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_NOTHING = dict.fromkeys(("none", "nil", "undefined", "nothing"), "null")
 
 
 class Compiler:
@@ -70,11 +71,15 @@ class Compiler:
                     raise ExpressionError(f"`{name}` has no value here", column) from None
 
             return read
-        if name in _WORDS:
-            value = _WORDS[name]
+        if name in WORDS:
+            value = WORDS[name]
             return lambda scope: value
-        known = ", ".join(sorted(self.roots | set(self.bound)))
-        raise ExpressionError(f"unknown name `{name}`; the names are {known}", column)
+        if name in FUNCTIONS:
+            raise ExpressionError(f"`{name}` is a function; call it, such as {name}(…)", column)
+        names = sorted(self.roots | set(self.bound))
+        close = _close(_NOTHING.get(name.lower(), name), [*names, *WORDS])
+        known = f"the names are {', '.join(names)}" + ("" if close else f"; a text stands in quotes: '{name}'")
+        raise ExpressionError(f"unknown name `{name}`; {close}{known}", column)
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Step:
         if node.attr.startswith("__"):
@@ -82,61 +87,17 @@ class Compiler:
         path = path_of(node)
         if path and path[0] in self.roots and path[0] not in self.bound:
             self.references.append(path)
-        return self._lookup(self.compile(node.value, depth), node.attr, node)
-
-    def _lookup(self, target: Step, key: str, node: ast.Attribute) -> Step:
-        column = node.col_offset + 1
-
-        def read(scope: Scope) -> Any:
-            scope.burn(1)
-            value = target(scope)
-            if not isinstance(value, dict):
-                raise ExpressionError(f"cannot read `.{key}` of {kind_of(value)}", column)
-            if key not in value:
-                raise ExpressionError(f"there is no `{key}`; use has() or get() when it may be absent", column)
-            return value[key]
-
-        return read
+        return key_of(self.compile(node.value, depth), node.attr, node.col_offset + 1)
 
     def _subscript(self, node: ast.Subscript, depth: int) -> Step:
         target, column = self.compile(node.value, depth), node.col_offset + 1
-        if isinstance(node.slice, ast.Slice):
-            return self._slice_of(target, node.slice, depth, column)
-        key_step = self.compile(node.slice, depth)
-
-        def read(scope: Scope) -> Any:
-            scope.burn(1)
-            value, key = target(scope), key_step(scope)
-            if not isinstance(value, (dict, list, str)):
-                raise ExpressionError(f"cannot index {kind_of(value)}", column)
-            wanted = str if isinstance(value, dict) else int
-            if not isinstance(key, wanted) or isinstance(key, bool):
-                raise ExpressionError(f"cannot index {kind_of(value)} with {kind_of(key)}", column)
-            try:
-                return value[key]  # type: ignore[index]
-            except (KeyError, IndexError):
-                raise ExpressionError(f"there is no [{shown_key(key)}] in {kind_of(value)}", column) from None
-
-        return read
-
-    def _slice_of(self, target: Step, part: ast.Slice, depth: int, column: int) -> Step:
-        if part.step is not None:
+        if not isinstance(node.slice, ast.Slice):
+            return item_of(target, self.compile(node.slice, depth), column)
+        if node.slice.step is not None:
             raise ExpressionError("a slice has no step here", column)
-        first = self.compile(part.lower, depth) if part.lower else None
-        last = self.compile(part.upper, depth) if part.upper else None
-
-        def read(scope: Scope) -> Any:
-            value = target(scope)
-            ends = [end(scope) if end else None for end in (first, last)]
-            if not isinstance(value, (list, str)) or not all(
-                e is None or (isinstance(e, int) and not isinstance(e, bool)) for e in ends
-            ):
-                raise ExpressionError(f"cannot slice {kind_of(value)}", column)
-            piece = value[ends[0] : ends[1]]
-            scope.burn(1 + weight(piece))
-            return piece
-
-        return read
+        first = self.compile(node.slice.lower, depth) if node.slice.lower else None
+        last = self.compile(node.slice.upper, depth) if node.slice.upper else None
+        return slice_of(target, first, last, column)
 
     def _boolop(self, node: ast.BoolOp, depth: int) -> Step:
         steps = [self.compile(value, depth) for value in node.values]
@@ -156,7 +117,7 @@ class Compiler:
     def _unaryop(self, node: ast.UnaryOp, depth: int) -> Step:
         operand, column = self.compile(node.operand, depth), node.col_offset + 1
         if isinstance(node.op, ast.Not):
-            return lambda scope: not operand(scope)
+            return _not(operand)
         if not isinstance(node.op, ast.USub):
             raise ExpressionError("this operator is not part of the expression language", column)
 
@@ -214,7 +175,12 @@ class Compiler:
 
     def _ifexp(self, node: ast.IfExp, depth: int) -> Step:
         test, yes, no = (self.compile(part, depth) for part in (node.test, node.body, node.orelse))
-        return lambda scope: yes(scope) if test(scope) else no(scope)
+
+        def choose(scope: Scope) -> Any:
+            scope.burn(1)
+            return yes(scope) if test(scope) else no(scope)
+
+        return choose
 
     def _list(self, node: ast.List, depth: int) -> Step:
         steps = [self.compile(part, depth) for part in node.elts]
@@ -246,55 +212,65 @@ class Compiler:
         return self._comprehension(node.elt, node.generators, depth, node.col_offset + 1)
 
     def _comprehension(self, body: ast.expr, clauses: list[ast.comprehension], depth: int, column: int) -> Step:
-        if len(clauses) != 1 or not isinstance(clauses[0].target, ast.Name) or clauses[0].is_async:
+        clause = clauses[0]
+        targets = clause.target.elts if isinstance(clause.target, ast.Tuple) else [clause.target]
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        if len(clauses) != 1 or not names or len(names) != len(targets) or clause.is_async:
             raise ExpressionError("a comprehension has one `for name in list`", column)
-        clause, name = clauses[0], clauses[0].target.id
         over = self.compile(clause.iter, depth)
-        self.bound.append(name)
+        self.bound += names
         tests = [self.compile(test, depth) for test in clause.ifs]
         value = self.compile(body, depth)
-        self.bound.pop()
+        del self.bound[-len(names) :]
         self.builds = True
-
-        def build(scope: Scope) -> list[Any]:
-            items = over(scope)
-            if not isinstance(items, list):
-                raise ExpressionError(f"cannot go through {kind_of(items)}", column)
-            inner = Scope(scope.names)
-            kept = []
-            for item in items:
-                inner.fuel = scope.fuel
-                inner.burn(1)
-                inner.names[name] = item
-                if all(test(inner) for test in tests):
-                    kept.append(value(inner))
-                scope.fuel = inner.fuel
-            return kept
-
-        return build
+        return each_of(over, names, tests, value, column)
 
     def _call(self, node: ast.Call, depth: int) -> Step:
         column = node.col_offset + 1
-        if not isinstance(node.func, ast.Name):
-            raise ExpressionError("there are no methods; call a function, such as len(x)", column)
-        function = FUNCTIONS.get(node.func.id)
+        name = self._function_of(node.func, column)
+        function = FUNCTIONS[name]
         if node.keywords:
-            raise ExpressionError(f"{node.func.id}() takes its arguments by place, without names", column)
-        if function is None:
-            known = ", ".join(sorted(FUNCTIONS))
-            raise ExpressionError(f"unknown function `{node.func.id}`; the functions are {known}", column)
-        low, high, body = function
-        if not low <= len(node.args) <= high:
-            raise ExpressionError(f"{node.func.id}() takes {low} to {high} arguments", column)
-        steps, name = [self.compile(arg, depth) for arg in node.args], node.func.id
-        scoped = name in SCOPED
+            raise ExpressionError(f"{name}() takes its arguments by place, without names", column)
+        if not function.fewest <= len(node.args) <= function.most:
+            raise ExpressionError(f"{name}() takes {_arguments(function)}", column)
+        steps, body = [self.compile(arg, depth) for arg in node.args], function.body
 
         def call(scope: Scope) -> Any:
             values = [step(scope) for step in steps]
-            scope.burn(1 + sum(weight(value) for value in values))
+            scope.burn(1 if function.small else 1 + sum(weight(value) for value in values))
             try:
-                return number(body(scope, *values) if scoped else body(*values), column)
+                return number(body(scope, *values) if function.scoped else body(*values), column)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ExpressionError(f"{name}(): {error}", column) from None
 
         return call
+
+    def _function_of(self, node: ast.expr, column: int) -> str:
+        if isinstance(node, ast.Attribute):
+            name, found = node.attr, node.attr in FUNCTIONS
+            advice = f"write {name}(x) instead of x.{name}()" if found else "call a function, such as len(x)"
+            raise ExpressionError(f"there are no methods; {advice}", column)
+        if not isinstance(node, ast.Name):
+            raise ExpressionError("only functions can be called, such as len(x)", column)
+        if node.id in FUNCTIONS:
+            return node.id
+        known = f"functions are {', '.join(sorted(FUNCTIONS))}"
+        raise ExpressionError(f"unknown function `{node.id}`; {_close(node.id, FUNCTIONS)}the {known}", column)
+
+
+def _not(operand: Step) -> Step:
+    def invert(scope: Scope) -> bool:
+        scope.burn(1)
+        return not operand(scope)
+
+    return invert
+
+
+def _arguments(function: Function) -> str:
+    low, high = function.fewest, function.most
+    return f"{low} to {high} arguments" if low < high else f"{low} argument{'s' if low > 1 else ''}"
+
+
+def _close(name: str, known: Iterable[str]) -> str:
+    found = get_close_matches(name.lower(), known, 1)
+    return f"did you mean `{found[0]}`? " if found else ""

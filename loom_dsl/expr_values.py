@@ -3,10 +3,13 @@
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from loom_dsl.errors import ExpressionError
 
+Type = Literal["bool", "int", "float", "number", "str", "list", "dict", "null", "any"]
+"""As documents name types. ``number`` is `int` or `float`; ``any`` cannot be told before the job runs."""
+WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 FUEL = 10_000
 MAX_INTEGER = 2**63
 MAX_TEXT = 1_000_000
@@ -43,7 +46,7 @@ class Scope:
         while stack:
             value = stack.pop()
             self.burn(1 + weight(value))
-            stack.extend(_inside(value))
+            stack.extend(inside(value))
 
 
 def joined(scope: Scope, a: Any, b: Any, column: int) -> Any:
@@ -69,7 +72,7 @@ def check_volume(value: Any) -> Any:
         left -= 1 + weight(part)
         if left < 0:
             raise ExpressionError("the value becomes too large")
-        stack.extend(_inside(part))
+        stack.extend(item for item in inside(part) if isinstance(item, (str, list, dict)))
     return value
 
 
@@ -96,13 +99,30 @@ def same(scope: Scope, a: Any, b: Any) -> bool:
     return True
 
 
+def form_of(value: Any) -> str:
+    """Write a value so that two have one text when they are the same: 1 and 1.0, but not true and 1.
+
+    Raises:
+        TypeError: It is not JSON.
+    """
+    if isinstance(value, list):
+        return f"[{','.join(form_of(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key!r}:{form_of(value[key])}' for key in sorted(value))}}}"
+    if isinstance(value, float) and value.is_integer():
+        return repr(int(value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    raise TypeError("needs JSON values")
+
+
 def contained(scope: Scope, part: Any, target: Any) -> bool:
     """Whether a list has the element, an object the key, a text the part.
 
     Raises:
         TypeError: The two do not fit.
     """
-    scope.burn(1 + weight(target))
+    scope.burn(1 + weight(target) + weight(part))
     if isinstance(target, list):
         return any(same(scope, part, item) for item in target)
     if isinstance(target, (str, dict)) and isinstance(part, str):
@@ -118,7 +138,8 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Scope, Any, Any],
     return apply
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def inside(value: Any) -> Iterable[Any]:
+    """Give the items of a list or the values of an object."""
     return value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
 
 

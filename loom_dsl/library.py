@@ -6,7 +6,11 @@ from importlib.resources import files
 from loom_dsl.document import load_document, validate_model
 from loom_dsl.graph import Graph
 
-NAMES = ("loom.tt", "loom.tool_call")
+NAMES = ("loom.tt", "loom.tool_call", "loom.tool_node")
+TURN = ("loom.tt", "loom.tool_call")
+"""The graphs of an agent's plan."""
+TOOL_NODE = "loom.tool_node"
+"""The graph that a tool node runs."""
 
 
 def source_of(name: str) -> str:

@@ -2,15 +2,23 @@
 
 from typing import TYPE_CHECKING, Any
 
-from loom_dsl.commands import CancelActivity, CancelTimer, Failure, Finish, RunActivity
-from loom_dsl.machine_state import RUNNING, WAITING, Token, natural
+from loom_dsl.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
+from loom_dsl.graph_result import result_of_failure, result_of_finish
+from loom_dsl.machine_state import CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
+from loom_dsl.machine_told import BY_ITSELF, cancelled
+from loom_dsl.machine_undo import handed_up, take_back
 from loom_dsl.states import RunState
+from loom_dsl.wire import LARGEST_RESULT, size_of
 
 if TYPE_CHECKING:
-    from loom_dsl.machine import Machine
+    from loom_dsl.machine_moves import Moves as Machine
 
 FLUSH = "loom.events.flush"
 MOST_DECIDED = 100
+EXPIRED = "!"
+"""Behind the id of a question that nobody decided in time."""
+LONGEST_CODE, LONGEST_MESSAGE = 200, 10_000
+"""Characters of why a job failed."""
 
 
 def end(machine: "Machine", ending: list[Any]) -> None:
@@ -18,67 +26,102 @@ def end(machine: "Machine", ending: list[Any]) -> None:
     state = machine.state
     if state.ending is not None:
         return
-    state.ending = ending
+    state.ending = ending = _bounded(ending)
     if ending[0] == "fail" and state.run_state != RunState.FAILED:
         machine.emit("error", error=ending[1], message=ending[2])
-        machine.enter_state(RunState.FAILED)
+        if not state.undo:
+            machine.enter_state(RunState.FAILED)
     drop_all(machine)
+
+
+def _bounded(ending: list[Any]) -> list[Any]:
+    """An ending that the engine can carry: what is too large for it is told in place of the job's result."""
+    if ending[0] == "fail":
+        _, code, message, details = ending
+        cut = size_of(details) > LARGEST_RESULT
+        return ["fail", code[:LONGEST_CODE], message[:LONGEST_MESSAGE], None if cut else details]
+    size = size_of(ending[1])
+    if size <= LARGEST_RESULT:
+        return ending
+    why = f"the result has {size} bytes, and a job may give back {LARGEST_RESULT}; give back a part of it, or a path"
+    return ["fail", "result_too_large", why, None]
 
 
 def drop_all(machine: "Machine") -> None:
     """Take every token away."""
     for token in machine.state.in_order():
-        drop(machine, token)
+        if token.at in machine.state.tokens:
+            drop(machine, token)
 
 
 def drop(machine: "Machine", token: Token) -> None:
-    """Take a token away; one with an activity in flight goes when that has reported."""
-    if token.status == RUNNING:
+    """Take a token away, with the graphs that it started; one with work in flight goes when that has reported."""
+    if token.status in (RUNNING, CHILD):
         if not token.doomed:
+            cancelled(machine, token)
             token.doomed = True
-            machine.command(CancelActivity(at=token.at))
+            in_flight = CancelActivity(at=token.at)
+            child = token.status == CHILD
+            machine.command(CancelChild(at=token.at, child=token.data["child"]) if child else in_flight)
         return
+    cancelled(machine, token)
     if token.status == WAITING:
+        close_approval(machine, token, choice="cancelled")
+    if token.status == WAITING or token.data.get("deadline") is not None:
         machine.command(CancelTimer(at=token.at))
-        machine.close_approval(token, choice="cancelled")
     machine.state.tokens.pop(token.at, None)
+    if token.status == OWNING:
+        for key in [key for key, frame in machine.state.frames.items() if frame.parent == token.at]:
+            drop_frame(machine, key)
+
+
+def close_approval(machine: "Machine", token: Token, **decision: Any) -> None:
+    """An approval needs no decision any more; tell how it ended, and know it when another decision comes."""
+    name = token.data["id"] + (EXPIRED if decision.get("choice") == "expired" else "")
+    machine.state.decided = [*machine.state.decided, name][-MOST_DECIDED:]
+    machine.emit("approval_decided", approval_id=token.data["id"], **decision)
 
 
 def drop_frame(machine: "Machine", key: str) -> None:
-    """Take away a frame, what runs in it, and the frames of its maps."""
+    """Take away a frame, what runs in it, and the frames below it."""
+    for other, frame in machine.state.frames.items():
+        if other.startswith(key + "/") or (other == key and not frame.own.get("over")):
+            frame.own["dropped"] = True
     inside = [t for t in machine.state.tokens.values() if t.frame == key or t.frame.startswith(key + "/")]
     for token in sorted(inside, key=lambda token: natural(token.at)):
-        drop(machine, token)
+        if token.at in machine.state.tokens:
+            drop(machine, token)
     sweep(machine)
 
 
-def sweep(machine: "Machine") -> None:
-    """Remove the frames in which and below which no token is left."""
+def sweep(machine: "Machine") -> list[Frame]:
+    """Remove the frames in which and below which no token is left, and give them."""
     state, live = machine.state, {""}
     for token in state.tokens.values():
         frame = token.frame
         while frame not in live:
             live.add(frame)
             frame = frame.rpartition("/")[0]
-    for key in [key for key in state.frames if key not in live]:
-        del state.frames[key]
+    return [state.frames.pop(key) for key in list(state.frames) if key not in live]
 
 
 def place_abort(machine: "Machine") -> None:
     """Send a token to where the graph settles an abort, once nothing is in flight."""
     state = machine.state
     abort = state.abort
-    if abort is None or abort.get("placed") or state.ending or machine.in_flight() or machine.between_runs():
+    if abort is None or abort.get("placed") or state.ending or machine.at_work() or machine.between_runs():
         return
     abort["placed"] = True
     state.tokens.clear()
     root = state.frames[""]
+    root.joins = {}
     state.frames = {"": root}
-    target = machine.plan.graphs[root.graph].on_abort
+    target = machine.plan.bodies[root.graph].on_abort
     if target:
         machine.place("", target)
+    elif "code" in abort:
+        end(machine, ["fail", abort["code"], abort.get("reason") or "the job was ended", None])
     else:
-        machine.enter_state(RunState.ABORTED)
         end(machine, ["finish", {"status": "aborted", "reason": abort.get("reason", "")}])
 
 
@@ -86,32 +129,79 @@ def place_ending(machine: "Machine") -> None:
     """Give the job's result once nothing is in flight and everything that observers are told is stored."""
     state = machine.state
     ending = state.ending
-    if ending is None or machine.over or machine.in_flight() or machine.between_runs():
+    if ending is None or machine.over or machine.at_work() or machine.between_runs():
+        return
+    went_wrong = ending[0] == "fail" or state.abort is not None
+    if went_wrong and take_back(machine):
         return
     machine.leave_phase()
+    _enter_last_state(machine, ending)
     if state.inbox:
         text = f"the job ended before it could read {len(state.inbox)} of the messages that were sent to it"
         machine.emit("warning", code="not_delivered", ids=[message["id"] for message in state.inbox], message=text)
         state.inbox = []
+    finished = _finished(machine, ending)
     if state.outbox.waiting():
-        return _issue_flush(machine)
+        last = len(state.outbox.ready()) == len(state.outbox.waiting())
+        return issue_flush(machine, _kept(machine, finished) if last else None)
     machine.over = True
+    return machine.command(finished)
+
+
+def _finished(machine: "Machine", ending: list[Any]) -> Finish | Failure:
+    told = {"compensations": machine.state.undone} if machine.state.undone else {}
     if ending[0] == "finish":
-        return machine.command(Finish(result=ending[1]))
-    return machine.command(Failure(code=ending[1], message=ending[2], details=ending[3]))
+        result = ending[1]
+        result = {**result, **told} if told and isinstance(result, dict) else result
+        return Finish(result=result, undo=handed_up(machine))
+    details = ending[3]
+    if told and (details is None or isinstance(details, dict)):
+        details = {**(details or {}), **told}
+    return Failure(code=ending[1], message=ending[2], details=details)
+
+
+def _kept(machine: "Machine", finished: Finish | Failure) -> dict[str, Any]:
+    """What is stored of a graph's end together with its last events; an agent's nodes have stored their own."""
+    if machine.state.turn is not None:
+        return {}
+    if isinstance(finished, Failure):
+        result = result_of_failure(machine.job, finished.code, finished.message, finished.details)
+    else:
+        result = result_of_finish(machine.job, finished.result, aborted=machine.state.abort is not None)
+    return {"result": result.model_dump(mode="json", exclude_defaults=True)}
+
+
+def _enter_last_state(machine: "Machine", ending: list[Any]) -> None:
+    """Say how a graph ended; the nodes of an agent's graph say it themselves."""
+    if ending[0] == "fail":
+        machine.enter_state(RunState.FAILED)
+    elif machine.state.abort is not None and machine.state.turn is None:
+        machine.enter_state(RunState.ABORTED)
+    elif machine.state.turn is None:
+        if machine.state.run_state == RunState.AWAITING_HUMAN:
+            machine.enter_state(RunState.RUNNING)
+        machine.enter_state(RunState.COMPLETED)
 
 
 def flush(machine: "Machine") -> None:
     """Store what observers wait for, when no other activity takes it along soon."""
     outbox = machine.state.outbox
-    if machine.between_runs() or machine.over:
+    if machine.at_boundary or machine.over or (machine.draining and not outbox.is_heavy()):
         return
-    if (outbox.pressing() or not machine.in_flight()) and outbox.waiting():
-        _issue_flush(machine)
+    # A node's end is told at once, too; but one flush after the other, so that what happens meanwhile goes together.
+    nodes = not any(at.startswith("~flush") for at in machine.side_work) and outbox.tells(_is_news)
+    if (outbox.pressing() or nodes or not machine.in_flight()) and outbox.ready():
+        issue_flush(machine)
 
 
-def _issue_flush(machine: "Machine") -> None:
+def _is_news(event: dict[str, Any]) -> bool:
+    """Whether an event of a node is not one that the node's own activity takes along."""
+    return event["t"] == "node_end" or (event["t"] == "node_start" and event["kind"] not in BY_ITSELF)
+
+
+def issue_flush(machine: "Machine", arguments: dict[str, Any] | None = None) -> None:
+    """Store what waits with an activity of its own."""
     machine.state.flushes += 1
     at = f"~flush#{machine.state.flushes}"
     machine.side_work[at] = None
-    machine.command(RunActivity(at=at, activity=FLUSH, arguments={}, carrier="local", timeout=30.0))
+    machine.command(RunActivity(at=at, activity=FLUSH, arguments=arguments or {}, carrier="local", timeout=30.0))

@@ -4,46 +4,146 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph import Barrier, Map
-from loom_dsl.machine_ends import drop_frame, sweep
-from loom_dsl.machine_state import MAPPING, Frame, Token
-from loom_dsl.plan import condition
+from loom_dsl.machine_ends import drop_frame
+from loom_dsl.machine_frames import frames_of, open_frame, owner_failed
+from loom_dsl.machine_state import OWNING, Token
+from loom_dsl.machine_told import ended
+from loom_dsl.machine_undo import confirm
+from loom_dsl.nodes_work import Barrier, Map
+from loom_dsl.plan import MOST_CHUNKS_AT_ONCE, condition
+from loom_dsl.scope import input_of
 
 if TYPE_CHECKING:
-    from loom_dsl.machine import Machine
+    from loom_dsl.machine_moves import Moves as Machine
 
-MOST_ITEMS = 1_000
-"""Items of one map inside a workflow; more belong in child workflows."""
+MOST_ITEMS, CHUNK_SIZE, MOST_CHUNKED = 1_000, 200, 20_000
+"""Items of one map inside a workflow; of more, so many at a time go to a child job; and the most in all."""
+
+
+_DONE = frozenset({"failed", "closing", "left"})
+"""Marks of a map that takes no more items and no more results."""
 
 
 def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]) -> None:
     """Start the items of a map."""
     items = condition(node.map.over).evaluate(names)
-    if not isinstance(items, list) or len(items) > MOST_ITEMS:
+    if not isinstance(items, list) or len(items) > MOST_CHUNKED:
         found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
-        raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_ITEMS}")
-    if not items:
+        raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
+    if len(items) > MOST_ITEMS:
+        return _enter_chunks(machine, token, node, items, names)
+    if not items and node.map.open is None:
         return machine.complete(token, [])
     token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
     # The next turn of the same run has a map of the same name, with other items.
     machine.free_items.pop(token.at, None)
     if node.map.barrier is not None:
-        limit = machine.mapped(token, "barrier.limit", node.map.barrier.limit, names)
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise ExpressionError(f"the limit of `{token.node}` is {str(limit)[:60]}; it is a whole number from 1")
+        limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
         token.data |= {"limit": limit, "past": []}
-    token.status = MAPPING
-    return _fill_window(machine, token, node)
+    if node.map.need is not None:
+        token.data["need"] = _count(machine, token, "need", node.map.need, names)
+    if node.map.first != 0:
+        token.data["first"] = machine.mapped(token, "first", node.map.first, names)
+    if node.map.open is not None:
+        token.data["open"] = True
+    token.status = OWNING
+    if node.map.detach:
+        token.data["detached"] = True
+        _go_on(machine, token, None)
+    _fill_window(machine, token, node)
+    take_buffered(machine, token, node)
+    return None
+
+
+def _enter_chunks(machine: "Machine", token: Token, node: Map, items: list[Any], names: dict[str, Any]) -> None:
+    """Give the items of a long list to child jobs, some to each: one history could not hold them all."""
+    spec = node.map
+    used = [name for name in ("barrier", "need", "done_when", "open", "complete") if getattr(spec, name) is not None]
+    if used or spec.detach:
+        raise ExpressionError(
+            f"`{token.node}` has {len(items)} items, and over {MOST_ITEMS} a map has no `{(used or ['detach'])[0]}`"
+        )
+    shared = input_of(machine.state, machine.state.frames[token.frame])
+    chunks = []
+    for first in range(0, len(items), CHUNK_SIZE):
+        part = items[first : first + CHUNK_SIZE]
+        given = shared
+        if spec.with_ is not None:
+            inner = [{**names, "item": item, "index": first + index} for index, item in enumerate(part)]
+            given = [machine.mapped(token, "input", spec.with_, each) for each in inner]
+        chunks.append({"items": part, "first": first, "given": given})
+    token.data = {"items": chunks, "results": [None] * len(chunks), "done": [], "next": 0, "chunked": True}
+    token.status = OWNING
+    _fill_window(machine, token, node)
+
+
+def _count(machine: "Machine", token: Token, slot: str, value: Any, names: dict[str, Any]) -> int:
+    given = machine.mapped(token, slot, value, names)
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise ExpressionError(f"the {slot} of `{token.node}` is {str(given)[:60]}; it is a whole number from 1")
+    return given
+
+
+def _go_on(machine: "Machine", token: Token, result: Any) -> None:
+    """Let a new token go on while items of a map run; the map's own token stays with them."""
+    node = machine.node(token)
+    came_with = token.source, token.value
+    machine.set_output(token, result)
+    token.status = OWNING
+    if "left" in token.data:
+        confirm(machine, token, node, result)
+        machine.write(token, node)
+    targets = machine.ways_out(token, node)
+    token.source, token.value = came_with  # items that start later have before them what the map came with
+    machine.let_go(token)
+    for target in targets:
+        machine.place(token.frame, target, source=token.node, via=token.node)
 
 
 def _fill_window(machine: "Machine", token: Token, node: Map) -> None:
-    data = token.data
-    while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < node.map.window:
+    data, do, mapping, window = token.data, node.map.do, node.map.with_, node.map.window
+    if data.get("chunked"):
+        do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
+        window = MOST_CHUNKS_AT_ONCE
+    names = None if mapping is None else machine.names(token)
+    while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < window:
         index = data["next"]
         data["next"] += 1
-        key = f"{token.at}[{index}]"
-        machine.state.frames[key] = Frame(node.map.do, parent=token.at, index=index)
-        machine.place(key, machine.plan.graphs[node.map.do].start)
+        at = index + data.get("first", 0)
+        inner = {} if names is None else {**names, "item": data["items"][index], "index": at}
+        open_frame(machine, token, do, index, mapping, inner)
+
+
+def take_buffered(machine: "Machine", token: Token, node: Map) -> None:
+    """Give a map the events that came before it started."""
+    for event in list(machine.state.events):
+        if token.at in machine.state.tokens and token.status == OWNING and map_event(machine, token, node, event):
+            machine.state.events.remove(event)
+
+
+def map_event(machine: "Machine", token: Token, node: Map, event: dict[str, Any]) -> bool:
+    """Take an event that is meant for a map: one more item, no more items, or enough."""
+    data, name = token.data, event["name"]
+    if data.keys() & _DONE:
+        return False
+    if node.map.complete is not None and name == node.map.complete:
+        _enough(machine, token, node)
+        return True
+    if not data.get("open") or node.map.open is None:
+        return False
+    if name == node.map.open.add:
+        if len(data["items"]) >= MOST_ITEMS:
+            return False
+        data["items"] = [*data["items"], event.get("data")]
+        data["results"] = [*data["results"], None]
+        machine.free_items.pop(token.at, None)
+        _fill_window(machine, token, node)
+        return True
+    if name == node.map.open.close:
+        data["open"] = False
+        _look(machine, token, node)
+        return True
+    return False
 
 
 def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> None:
@@ -55,29 +155,69 @@ def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> 
         data["past"].remove(index)
     node = machine.node(token)
     assert isinstance(node, Map)
-    if len(data["done"]) == len(data["items"]):
-        machine.complete(token, data["results"])
-    elif "failed" not in data:
+    _look(machine, token, node)
+
+
+def _look(machine: "Machine", token: Token, node: Map) -> None:
+    """Find out whether a map is done."""
+    data = token.data
+    if data.keys() & _DONE:
+        return map_may_finish(machine, token)
+    everything = len(data["done"]) == len(data["items"]) and not data.get("open")
+    suffices = "need" in data and len(data["done"]) >= data["need"]
+    if not suffices and node.map.done_when is not None:
+        names = {**machine.names(token), "result": data["results"]}
+        suffices = bool(condition(node.map.done_when).evaluate(names))
+    if everything:
+        _finish(machine, token)
+    elif suffices:
+        _enough(machine, token, node)
+    else:
         _fill_window(machine, token, node)
+    return None
 
 
-def map_item_failed(machine: "Machine", token: Token, code: str, message: str) -> None:
-    """An item of a map failed: stop the others, and fail the map when the last of them has reported."""
-    token.data.setdefault("failed", [code, message])
-    for key in [key for key, frame in machine.state.frames.items() if frame.parent == token.at]:
+def _enough(machine: "Machine", token: Token, node: Map) -> None:
+    """End a map with what there is. Items that are left to end unheard stay with a detached token of the map."""
+    data = token.data
+    if node.map.rest == "ignore" and frames_of(machine, token):
+        data["left"] = True
+        if not data.get("detached"):
+            _go_on(machine, token, list(data["results"]))
+        return
+    data["closing"] = True
+    for key in frames_of(machine, token):
         drop_frame(machine, key)
-    if not any(frame.parent == token.at for frame in machine.state.frames.values()):
-        machine.fail_node(token, *token.data["failed"])
+    map_may_finish(machine, token)  # unless what is cancelled has to report first
 
 
-def doomed_is_gone(machine: "Machine", token: Token) -> None:
-    """The activity of a token that was taken away has reported."""
-    del machine.state.tokens[token.at]
-    sweep(machine)
-    for owner in machine.state.in_order():
-        # One failing map may take others away, so each is looked up again.
-        if owner.at in machine.state.tokens and owner.status == MAPPING and "failed" in owner.data:
-            map_item_failed(machine, owner, *owner.data["failed"])
+def _finish(machine: "Machine", token: Token) -> None:
+    if token.data.keys() & {"detached", "left"}:
+        if "left" not in token.data:
+            confirm(machine, token, machine.node(token), token.data["results"])
+        ended(machine, token, "done")
+        machine.let_go(token)
+        machine.state.tokens.pop(token.at, None)
+        machine.frame_may_end(token.frame)
+        return
+    results = token.data["results"]
+    if token.data.get("chunked"):
+        results = [result for part in results for result in part]
+    machine.complete(token, results)
+
+
+def map_may_finish(machine: "Machine", token: Token) -> None:
+    """Finish a map that had enough, when the last of the items that are cancelled, or not heard any more, is gone."""
+    if token.status == OWNING and token.data.keys() & {"closing", "left"} and not frames_of(machine, token):
+        _finish(machine, token)
+
+
+def item_failed(machine: "Machine", owner: Token, frame: str, code: str, message: str) -> None:
+    """A graph that a node started failed, and so does the node, unless it has gone on without that graph."""
+    if "left" not in owner.data:
+        return owner_failed(machine, owner, code, message)
+    drop_frame(machine, frame)
+    return map_may_finish(machine, owner)
 
 
 def barrier_at(machine: "Machine", token: Token) -> Barrier | None:

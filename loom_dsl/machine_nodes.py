@@ -3,20 +3,22 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from loom_dsl.approval import approval_id
-from loom_dsl.commands import RunActivity, StartTimer, TurnEnded
-from loom_dsl.duration import LONGEST, parse_duration
+from loom_dsl.commands import RunActivity, TurnEnded
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph import Activity, Approval, End, Fail, Node, Recurse
-from loom_dsl.machine_ends import end
-from loom_dsl.machine_maps import enter_map, map_item_failed
-from loom_dsl.machine_state import RUNNING, WAITING, Frame, Token
+from loom_dsl.machine_approvals import enter_approval
+from loom_dsl.machine_ends import drop
+from loom_dsl.machine_frames import enter_loop, enter_subgraph, enter_tool, start_child
+from loom_dsl.machine_joins import enter_join
+from loom_dsl.machine_maps import enter_map
+from loom_dsl.machine_state import RUNNING, Frame, Token
+from loom_dsl.machine_undo import activity_of
+from loom_dsl.machine_waits import enter_event, enter_race, enter_timer, seconds_of
+from loom_dsl.nodes_flow import Cancel, End, Fail, Recurse, Set
+from loom_dsl.nodes_work import Activity, AgentNode, Llm
+from loom_dsl.parts import Node
 
 if TYPE_CHECKING:
-    from loom_dsl.machine import Machine
-
-ANNOUNCE = "loom.approval.announce"
-"""Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
+    from loom_dsl.machine_moves import Moves as Machine
 
 
 def _enter_branch(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
@@ -29,71 +31,63 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
         due = [message for message in machine.state.inbox if not message.get("idle")]
         arguments["inject"] = due
         token.data["taken"] = [message["id"] for message in due]
-    carrier = machine.mapped(token, "carrier", node.carrier, names)
-    if carrier not in ("local", "remote"):
-        raise ExpressionError(f"the carrier of `{token.node}` is {carrier!r}; it can be local or remote")
+    carrier = _one_of(machine, token, "carrier", node.carrier, ("local", "remote"), names)
+    events = _one_of(machine, token, "events", node.events, ("carry", "leave"), names)
     timeout = seconds_of(machine.mapped(token, "timeout", node.timeout, names), f"the timeout of `{token.node}`")
     if not timeout:
         raise ExpressionError(f"the timeout of `{token.node}` is {timeout}; it is more than nothing")
+    name, arguments = activity_of(node.activity, arguments)
+    _run(
+        machine,
+        token,
+        name,
+        arguments,
+        carries=events == "carry",
+        carrier=carrier,
+        timeout=timeout,
+        heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,
+        retry=(node.retry.attempts, node.retry.initial, node.retry.backoff, node.retry.longest),
+    )
+
+
+def _one_of(
+    machine: "Machine", token: Token, slot: str, value: str, known: tuple[str, ...], names: dict[str, Any]
+) -> str:
+    given = machine.mapped(token, slot, value, names)
+    if given not in known:
+        raise ExpressionError(f"the {slot} of `{token.node}` is {given!r}; it can be {' or '.join(known)}")
+    return str(given)
+
+
+def _run(machine: "Machine", token: Token, activity: str, arguments: dict[str, Any], **how: Any) -> None:
     token.status = RUNNING
-    machine.command(
-        RunActivity(
-            at=token.at,
-            activity=node.activity,
-            arguments=arguments,
-            carries=node.events == "carry",
-            carrier=carrier,
-            timeout=timeout,
-            heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,
-            retry=(node.retry.attempts, node.retry.initial, node.retry.backoff, node.retry.longest),
-        )
-    )
+    machine.command(RunActivity(at=token.at, activity=activity, arguments=arguments, **how))
 
 
-def seconds_of(value: Any, what: str) -> float | None:
-    """Read a time that a graph computes: a number of seconds, a duration such as ``4h``, or null for never.
-
-    Raises:
-        ExpressionError: It is something else, negative, or over ten years.
-    """
-    if value is None or value == "never":
-        return None
-    try:
-        seconds = parse_duration(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise ExpressionError(f"{what}: {error}") from None
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= LONGEST:
-        raise ExpressionError(f"{what} is {str(value)[:60]}; write seconds, or a duration such as 90s, 5m or 4h")
-    return float(seconds)
+def _enter_llm(machine: "Machine", token: Token, node: Llm, names: dict[str, Any]) -> None:
+    given = {
+        slot: machine.mapped(token, slot, getattr(node.llm, slot), names) for slot in ("model", "prompt", "system")
+    }
+    arguments = {"parameters": node.llm.parameters, **given}
+    _run(machine, token, "loom.llm.call", arguments, timeout=1800.0, heartbeat=5.0, retry=(4, 1.0, 2.0, 60.0))
 
 
-def _enter_approval(machine: "Machine", token: Token, node: Approval, names: dict[str, Any]) -> None:
-    request = machine.mapped(token, "request", node.approval.request, names)
-    turn = machine.state.turn.turn_counter if machine.state.turn else 0
-    name = approval_id(machine.job, turn, token.at, request)
-    deadline = None
-    if node.deadline is not None:
-        after = seconds_of(
-            machine.mapped(token, "deadline", node.deadline.after, names), f"the deadline of `{token.node}`"
-        )
-        deadline = None if after is None else machine.state.last + after
-    token.status = WAITING
-    token.data = {"id": name, "deadline": deadline, "request": request, "since": machine.state.last}
-    machine.emit(
-        "approval_requested",
-        approval_id=name,
-        tool=request.get("tool", "") if isinstance(request, dict) else "",
-        node=token.at,
-        request=request,
-        choices=list(node.approval.choices),
-        expires_at=deadline,
-    )
-    at = f"~announce/{token.at}"
-    machine.side_work[at] = None
-    arguments = {"approval_id": name, "request": request}
-    machine.command(RunActivity(at=at, activity=ANNOUNCE, arguments=arguments, timeout=30.0))
-    if deadline is not None:
-        machine.command(StartTimer(at=token.at, when=deadline))
+def _enter_agent(machine: "Machine", token: Token, node: AgentNode, names: dict[str, Any]) -> None:
+    arguments = machine.mapped(token, "with", node.with_, names)
+    start_child(machine, token, arguments, agent=node.agent)
+
+
+def _enter_set(machine: "Machine", token: Token, node: Set, names: dict[str, Any]) -> None:
+    values = machine.mapped(token, "set", node.set, names)
+    machine.write_values(token, values)
+    machine.complete(token, values)
+
+
+def _enter_cancel(machine: "Machine", token: Token, node: Cancel, names: dict[str, Any]) -> None:
+    for other in machine.state.in_order():
+        if other is not token and other.frame == token.frame and other.node in node.cancel:
+            drop(machine, other)
+    machine.pass_on(token)
 
 
 def _enter_recurse(machine: "Machine", token: Token, node: Recurse, names: dict[str, Any]) -> None:
@@ -110,35 +104,47 @@ def _enter_recurse(machine: "Machine", token: Token, node: Recurse, names: dict[
     machine.emit("recursion")
     root = state.frames[""].graph
     state.tokens.clear()
-    state.frames = {"": Frame(root)}
+    own = {key: value for key, value in state.frames[""].own.items() if key != "result"}
+    state.frames = {"": Frame(root, own=own)}
     state.flushes = 0
     state.decided = []
-    machine.place("", machine.plan.graphs[root].start)
+    machine.place("", machine.plan.bodies[root].start)
     machine.at_boundary = True
     machine.command(TurnEnded(policy=str(policy)))
 
 
 def _enter_end(machine: "Machine", token: Token, node: End, names: dict[str, Any]) -> None:
-    machine.end_frame(token, machine.mapped(token, "end", node.end, names))
+    result = machine.mapped(token, "end", node.end, names)
+    machine.state.frames[token.frame].own["result"] = result
+    if node.terminate:
+        return machine.end_frame(token.frame)
+    machine.state.tokens.pop(token.at, None)
+    return machine.frame_may_end(token.frame)
 
 
 def _enter_fail(machine: "Machine", token: Token, node: Fail, names: dict[str, Any]) -> None:
     code, message, details = (
         machine.mapped(token, slot, getattr(node.fail, slot), names) for slot in ("code", "message", "details")
     )
-    frame = machine.state.frames[token.frame]
-    if frame.parent:
-        machine.state.tokens.pop(token.at, None)
-        map_item_failed(machine, machine.state.tokens[frame.parent], str(code), str(message))
-    else:
-        end(machine, ["fail", str(code), str(message), details])
+    machine.fail_frame(token, str(code), str(message), details)
 
 
 ENTER: dict[str, Callable[..., None]] = {
     "branch": _enter_branch,
     "activity": _enter_activity,
+    "tool": enter_tool,
+    "agent": _enter_agent,
+    "llm": _enter_llm,
+    "approval": enter_approval,
+    "event": enter_event,
+    "timer": enter_timer,
+    "join": enter_join,
     "map": enter_map,
-    "approval": _enter_approval,
+    "loop": enter_loop,
+    "graph": enter_subgraph,
+    "race": enter_race,
+    "set": _enter_set,
+    "cancel": _enter_cancel,
     "recurse": _enter_recurse,
     "end": _enter_end,
     "fail": _enter_fail,

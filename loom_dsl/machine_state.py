@@ -11,7 +11,8 @@ from typing import Any
 from loom_dsl.outbox import Outbox
 from loom_dsl.turn import TurnState
 
-READY, RUNNING, WAITING, MAPPING = "ready", "running", "waiting", "mapping"
+READY, RUNNING, WAITING, OWNING = "ready", "running", "waiting", "owning"
+LISTENING, TIMING, JOINING, CHILD = "listening", "timing", "joining", "child"
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -23,11 +24,14 @@ class Token:
         at: The execution's name; before the node is entered, the frame and the node (``frame/node``).
         frame: Key of its frame.
         node: Id of the node.
-        status: READY (to be entered), RUNNING (an activity is in flight), WAITING (for a decision), MAPPING.
+        status: READY (to be entered), RUNNING (an activity is in flight), WAITING (for a decision), OWNING (for graphs
+            that it started), LISTENING (for an event), TIMING, JOINING (for other tokens), CHILD (for a child job).
         source: Node whose output is ``result`` here, or empty.
         value: The result itself where it is no node's output (a caught failure, a passed deadline).
         doomed: The token goes away when its activity reports.
         data: What the node's kind keeps: an approval's id and deadline, a map's items and results.
+        via: Node that it came from.
+        race: `at` of the race that it is an arm of, or empty.
     """
 
     at: str
@@ -38,10 +42,15 @@ class Token:
     value: Any = None
     doomed: bool = False
     data: dict[str, Any] = field(default_factory=dict)
+    via: str = ""
+    race: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The token without defaults."""
-        full = {"s": self.status, "f": self.frame, "src": self.source, "x": self.doomed}
+        status = "" if self.status == READY else self.status
+        full = {
+            "s": status, "f": self.frame, "src": self.source, "x": self.doomed, "via": self.via, "race": self.race
+        }  # fmt: skip
         small: dict[str, Any] = {"at": self.at, "n": self.node, **{key: value for key, value in full.items() if value}}
         if self.value is not None:  # an empty list or false is a result too
             small["val"] = self.value
@@ -59,19 +68,24 @@ class Token:
             raw.get("val"),
             bool(raw.get("x")),
             raw.get("d", {}),
+            raw.get("via", ""),
+            raw.get("race", ""),
         )
 
 
 @dataclass(slots=True)
 class Frame:
-    """One execution of a graph: the root, or an item of a map.
+    """One execution of a graph: the root, an item of a map, a round of a loop, a graph inside a graph.
 
     Attributes:
         graph: Name of the graph.
         outputs: Last output by node.
         visits: Entries by node.
-        parent: `at` of the map token that owns the frame, or empty.
-        index: The item's position.
+        parent: `at` of the token that owns the frame, or empty.
+        index: The item's position, or the round's number.
+        own: What it has of its own: ``input`` and ``state`` (both are the parent's where it has none), ``result`` (that
+            of the end that was reached last), ``over`` (it has ended, and waits for what was cancelled), ``dropped``.
+        joins: Of joins that have fired and wait for the rest: the nodes from which tokens have come.
     """
 
     graph: str
@@ -79,16 +93,28 @@ class Frame:
     visits: dict[str, int] = field(default_factory=dict)
     parent: str = ""
     index: int = 0
+    own: dict[str, Any] = field(default_factory=dict)
+    joins: dict[str, list[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The frame without defaults."""
-        full = {"o": self.outputs, "v": self.visits, "p": self.parent, "i": self.index}
+        full = {
+            "o": self.outputs, "v": self.visits, "p": self.parent, "i": self.index, "own": self.own, "j": self.joins
+        }  # fmt: skip
         return {"g": self.graph, **{key: value for key, value in full.items() if value}}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Frame":
         """Read what `to_json` wrote."""
-        return cls(raw["g"], raw.get("o", {}), raw.get("v", {}), raw.get("p", ""), raw.get("i", 0))
+        return cls(
+            raw["g"],
+            raw.get("o", {}),
+            raw.get("v", {}),
+            raw.get("p", ""),
+            raw.get("i", 0),
+            raw.get("own", {}),
+            raw.get("j", {}),
+        )
 
 
 @dataclass(slots=True)
@@ -109,6 +135,12 @@ class MachineState:
         decided: Ids of approvals that are decided, newest last, at most 100, of this turn.
         outbox: Events on their way to the store.
         flushes: How many flush activities have been issued in this turn.
+        events: Events from outside that no token has taken yet: ``{"name", "key", "data"}``.
+        locks: Who was last admitted under each mutex, by its name.
+        undo: What is to be taken back if the job fails, oldest first: ``{"at", "activity", "with", "sure"}``.
+        undone: What became of it, in the order in which it was done.
+        remembered: Rules that approvers allowed for the rest of a job without turns; a turn has its own.
+        starter: Who started the job, or empty.
         phase: The lane that a token was last in.
         last: Time of the last input, seconds since the epoch.
     """
@@ -126,6 +158,12 @@ class MachineState:
     decided: list[str] = field(default_factory=list)
     outbox: Outbox = field(default_factory=Outbox)
     flushes: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    locks: dict[str, str] = field(default_factory=dict)
+    undo: list[dict[str, Any]] = field(default_factory=list)
+    undone: list[dict[str, Any]] = field(default_factory=list)
+    remembered: list[str] = field(default_factory=list)
+    starter: str = ""
     phase: str = ""
     last: float = 0.0
 
@@ -134,8 +172,9 @@ class MachineState:
         raw: dict[str, Any] = {"out": self.outbox.to_json(), "st": self.run_state, "t": round(self.last, 3)}
         if self.turn is not None:
             raw["turn"] = self.turn.to_dict()
+        if self.input is not None:  # nothing in it is an input, too
+            raw["in"] = self.input
         plain = {
-            "in": self.input,
             "box": self.inbox,
             "seen": self.seen,
             "pause": self.paused,
@@ -144,6 +183,12 @@ class MachineState:
             "dec": self.decided,
             "fl": self.flushes,
             "ph": self.phase,
+            "ev": self.events,
+            "lk": self.locks,
+            "un": self.undo,
+            "done": self.undone,
+            "rem": self.remembered,
+            "by": self.starter,
             "tok": [token.to_json() for token in self.tokens.values()],
             "fr": {key: frame.to_json() for key, frame in self.frames.items()},
         }
@@ -171,6 +216,12 @@ class MachineState:
             decided=raw.get("dec", []),
             outbox=Outbox.from_json(raw.get("out", {})),
             flushes=raw.get("fl", 0),
+            events=raw.get("ev", []),
+            locks=raw.get("lk", {}),
+            undo=raw.get("un", []),
+            undone=raw.get("done", []),
+            remembered=raw.get("rem", []),
+            starter=raw.get("by", ""),
             phase=raw.get("ph", ""),
             last=raw.get("t", 0.0),
         )

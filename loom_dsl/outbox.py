@@ -4,11 +4,28 @@ A workflow cannot write to the store, so an event travels with the next activity
 stay the same when they are sent again, so that the store can tell that it has one already.
 """
 
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 URGENT = frozenset({"approval_requested", "approval_decided", "warning", "aborted", "error", "control"})
 """Events that an observer waits for; others may travel with whatever activity comes next."""
+
+
+MOST_OPEN = 500
+"""Events that wait for a carrier until they are stored without one."""
+LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT = 256 * 1024, 448 * 1024, 1024 * 1024
+"""Bytes of a batch, of what one activity carries beside its argument, and of what travels at once: the engine ends a
+job without a word when a payload has over 2 MiB, and never takes a workflow task of over 4 MiB."""
+LARGEST_EVENT = LARGEST_BATCH - 1024
+LONGEST_TEXT, MOST_MEMBERS, DEEPEST = 2_000, 20, 4
+"""What is left of an event that is too large: characters of a text, members of a list or mapping, and how deep."""
+
+
+def without_time(event: dict[str, Any]) -> dict[str, Any]:
+    """Give what an event tells. When it happened is another time where the same is done once more."""
+    return {name: value for name, value in event.items() if name != "at"}
 
 
 @dataclass(slots=True)
@@ -19,6 +36,7 @@ class Outbox:
         batches: Sealed batches that are not acknowledged: ``[[sequence, [event, …]], …]``.
         open: Events of the batch that is still open.
         sequence: Number of the next event.
+        sizes: Bytes of sealed batches, by sequence; found out again when they are needed.
         attached: Activity → sequences of the batches that travel with it. Not carried to another run, because
             nothing is in flight there.
     """
@@ -27,6 +45,7 @@ class Outbox:
     open: list[dict[str, Any]] = field(default_factory=list)
     sequence: int = 0
     attached: dict[str, list[int]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
 
     def add(self, event: dict[str, Any]) -> None:
         """Put an event in."""
@@ -34,24 +53,52 @@ class Outbox:
 
     def waiting(self) -> list[Any]:
         """Seal the open batch and give the batches that no activity carries."""
-        if self.open:
-            self.batches.append([self.sequence, self.open])
-            self.sequence += len(self.open)
-            self.open = []
+        for events in _parted(self.open):
+            self.batches.append([self.sequence, events])
+            self.sequence += len(events)
+        self.open = []
         taken = {sequence for sequences in self.attached.values() for sequence in sequences}
         return [batch for batch in self.batches if batch[0] not in taken]
 
     def attach(self, at: str) -> list[Any]:
-        """Give an activity what waits."""
-        batches = self.waiting()
+        """Give an activity what waits, the oldest first, as far as it may be carried."""
+        batches = self.ready()
         if batches:
             self.attached[at] = [batch[0] for batch in batches]
         return batches
+
+    def ready(self) -> list[Any]:
+        """The batches that the next activity can carry."""
+        waiting = self.waiting()
+        if not waiting:
+            return []
+        in_flight = {sequence for sequences in self.attached.values() for sequence in sequences}
+        room = min(
+            MOST_CARRIED, MOST_IN_FLIGHT - sum(self._size(batch) for batch in self.batches if batch[0] in in_flight)
+        )
+        batches = []
+        for batch in waiting:
+            room -= self._size(batch)
+            if room < 0:
+                break
+            batches.append(batch)
+        return batches
+
+    def _size(self, batch: Any) -> int:
+        known = self.sizes.get(batch[0])
+        if known is None:
+            known = self.sizes[batch[0]] = _size(batch)
+        return known
+
+    def is_heavy(self) -> bool:
+        """Whether so much waits that another run must not be begun with it."""
+        return len(self.open) + len(self.batches) > 1 and _size(self.to_json()) > LARGEST_BATCH
 
     def acknowledge(self, at: str) -> None:
         """The activity stored what it carried."""
         stored = set(self.attached.pop(at, ()))
         self.batches = [batch for batch in self.batches if batch[0] not in stored]
+        self.sizes = {sequence: size for sequence, size in self.sizes.items() if sequence not in stored}
 
     def take_back(self, at: str) -> None:
         """The activity failed; whether it stored its batches is not known, so they travel again."""
@@ -59,9 +106,13 @@ class Outbox:
 
     def pressing(self) -> bool:
         """Whether an observer waits for something in here."""
+        return len(self.open) > MOST_OPEN or self.tells(lambda event: event["t"] in URGENT)
+
+    def tells(self, wanted: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether an event like this has no carrier."""
         taken = {sequence for sequences in self.attached.values() for sequence in sequences}
         sealed = (event for sequence, events in self.batches if sequence not in taken for event in events)
-        return any(event["t"] in URGENT for events in (self.open, sealed) for event in events)
+        return any(wanted(event) for event in (*self.open, *sealed))
 
     def to_json(self) -> dict[str, Any]:
         """The outbox without what is empty."""
@@ -72,3 +123,44 @@ class Outbox:
     def from_json(cls, raw: dict[str, Any]) -> "Outbox":
         """Read what `to_json` wrote."""
         return cls(raw.get("b", []), raw.get("e", []), raw.get("q", 0))
+
+
+def _parted(events: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+    """Events in batches that can be carried."""
+    batch: list[dict[str, Any]] = []
+    room = LARGEST_BATCH
+    for event in events:
+        size = _size(event)
+        if size > LARGEST_EVENT:
+            event, size = _small(event), LARGEST_EVENT
+        if batch and size > room:
+            yield batch
+            batch, room = [], LARGEST_BATCH
+        batch.append(event)
+        room -= size
+    if batch:
+        yield batch
+
+
+def _small(event: dict[str, Any]) -> dict[str, Any]:
+    """Cut an event that nobody could carry. It says so."""
+    small = {**_cut(event, DEEPEST), "cut": True}
+    if _size(small) <= LARGEST_EVENT:
+        return small
+    return {**{key: value for key, value in small.items() if not isinstance(value, (dict, list))}, "cut": True}
+
+
+def _cut(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + " [... cut]"
+    if not isinstance(value, (dict, list)):
+        return value
+    if depth == 0:
+        return "[... cut]"
+    if isinstance(value, list):
+        return [_cut(member, depth - 1) for member in value[:MOST_MEMBERS]]
+    return {key[:100]: _cut(member, depth - 1) for key, member in list(value.items())[:MOST_MEMBERS]}
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, separators=(",", ":")))

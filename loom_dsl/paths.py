@@ -79,7 +79,7 @@ _Segment = re.Pattern[str] | None
 """One part of a pattern; None stands for `**`."""
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16_384)
 def _compile(text: str) -> tuple[tuple[_Segment, ...], ...]:
     if not text:
         raise ValueError("the pattern is empty; write one such as src/**/*.py")

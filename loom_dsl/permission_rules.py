@@ -1,4 +1,7 @@
-"""The rules of a policy: `Tool`, `Tool(specifier)`, `*` and `*(specifier)`."""
+"""The rules of a policy: `Tool`, `Tool(specifier)`, `*` and `*(specifier)`.
+
+What a specifier is about follows from the tool: a command, the addresses that it asks (`domain:HOST`), or its paths.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,9 +10,15 @@ from functools import lru_cache
 from typing import Any
 
 from loom_dsl.canonical import canonical_json
+from loom_dsl.command_rules import CommandPattern, command_pattern, literal_pattern, reading_may_fit
+from loom_dsl.domains import DomainPattern
 from loom_dsl.paths import PathPattern, escape_pattern, normal_path
+from loom_dsl.shell import UNKNOWN, ShellReading
 
-_RULE = re.compile(r"(\*|[A-Za-z_][\w.]*:[A-Za-z_]\w*|[A-Za-z0-9_-]+)(?:\((.*)\))?", re.DOTALL)
+COMMAND_TOOLS = frozenset({"execute_bash"})
+"""Loom's own tools whose specifiers are commands."""
+_RULE = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*|\*|mcp__[A-Za-z0-9_*-]+|[A-Za-z0-9_-]+)(?:\((.*)\))?", re.DOTALL)
+_DOMAIN = re.compile(r"domain:(.*)", re.DOTALL)
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -22,12 +31,25 @@ class Call:
         arguments: The call's arguments.
         paths: Paths that it touches, relative to the working directory; None: the tool has no paths.
         recursive: The paths are directories of which the whole tree is touched.
+        command: What its command line would run; None: it has none, or nobody could read it.
+        command_argument: The argument that holds it; empty: the tool runs no commands.
+        mentions: Paths that the words of the command name.
+        hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
     """
 
     names: tuple[str, ...]
     arguments: Mapping[str, Any]
     paths: tuple[str, ...] | None
     recursive: bool
+    command: ShellReading | None = None
+    command_argument: str = ""
+    mentions: tuple[str, ...] = ()
+    hosts: tuple[str | None, ...] | None = None
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it may run a command of which nothing is known."""
+        return self.command is not None and UNKNOWN in self.command.commands
 
     @property
     def normal_paths(self) -> list[str | None]:
@@ -54,8 +76,15 @@ class Rule:
     def names(self, call: Call) -> bool:
         """Say whether the rule is about this call's tool at all."""
         if self.tool == "*":
-            return self.pattern is None or self.argument is not None or call.paths is not None
+            return self.pattern is None or self.argument is not None or self._about_any(call)
+        if "*" in self.tool:
+            return _wildcard(self.tool).fullmatch(call.names[0]) is not None
         return self.tool in call.names
+
+    def _about_any(self, call: Call) -> bool:
+        if self.domain is not None:
+            return call.hosts is not None
+        return call.paths is not None or bool(call.mentions) or call.is_unreadable
 
     def surely_fits(self, call: Call) -> bool:
         """Say whether everything the call touches is covered: the question of a rule that allows."""
@@ -63,11 +92,19 @@ class Rule:
             return False
         if self.pattern is None:
             return True
+        if self.about_command(call):
+            parts = call.command.plain if call.command else None
+            return bool(parts) and all(self.covers_part(part) for part in parts or ())
         if self.argument is not None:
             return self._fits_argument(call)
-        pattern = PathPattern(self.pattern)
+        if self.domain is not None:
+            return bool(call.hosts) and all(host is not None and self.domain.covers(host) for host in call.hosts or ())
         paths = [path for path in call.normal_paths if path is not None]
-        return bool(paths) and all(pattern.matches(path) for path in paths)
+        return self.path is not None and bool(paths) and all(self.path.matches(path) for path in paths)
+
+    def covers_part(self, words: tuple[str, ...]) -> bool:
+        """Say whether one literal command of a line is surely covered."""
+        return self.pattern is not None and self._command_text is not None and self._compiled.covers(words)
 
     def may_fit(self, call: Call) -> bool:
         """Say whether anything the call touches could be covered: the question of a rule that denies or asks.
@@ -79,13 +116,58 @@ class Rule:
             return False
         if self.pattern is None:
             return True
+        if self.about_command(call):
+            return call.command is None or self._command_text is None or reading_may_fit(self.pattern, call.command)
         if self.argument is not None:
             return self._fits_argument(call)
-        if not call.paths:
+        if self.domain is not None:
+            return not call.hosts or any(host is None or self.domain.may_cover(host) for host in call.hosts)
+        return self._reaches(call)
+
+    def _reaches(self, call: Call) -> bool:
+        if call.is_unreadable or not (call.paths or call.mentions):
             return True
-        pattern = PathPattern(self.pattern)
+        pattern = self.path
+        if pattern is None:
+            return True
         reaches = pattern.reaches_below if call.recursive else pattern.matches
-        return any(path is None or reaches(path) for path in call.normal_paths)
+        if any(path is None or reaches(path) for path in call.normal_paths):
+            return True
+        return any(pattern.matches(path) or (path != "." and pattern.reaches_below(path)) for path in call.mentions)
+
+    def about_command(self, call: Call) -> bool:
+        """Say whether the specifier is a command.
+
+        It is, in a rule about a tool that runs commands; only that of any tool (`*(…)`) stays a path.
+        """
+        if not call.command_argument or (self.tool == "*" and self.argument != call.command_argument):
+            return False
+        return self.argument in (None, call.command_argument) and self.domain is None
+
+    @property
+    def path(self) -> PathPattern | None:
+        """The specifier as a pattern of paths; None when it cannot be one."""
+        try:
+            return PathPattern(self.pattern or "")
+        except ValueError:
+            return None
+
+    @property
+    def domain(self) -> DomainPattern | None:
+        """The specifier as a pattern of hosts; None when it is none."""
+        found = _DOMAIN.fullmatch(self.pattern) if self.pattern is not None and self.argument is None else None
+        return DomainPattern(found[1]) if found else None
+
+    @property
+    def _compiled(self) -> CommandPattern:
+        return command_pattern(self.pattern or "")
+
+    @property
+    def _command_text(self) -> str | None:
+        try:
+            return self._compiled.text
+        except ValueError:
+            return None
 
     def _fits_argument(self, call: Call) -> bool:
         if self.argument is None or self.argument not in call.arguments:
@@ -95,7 +177,7 @@ class Rule:
         return _wildcard(self.pattern or "").fullmatch(text) is not None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def parse_rule(text: str) -> Rule:
     """Read a rule.
 
@@ -111,22 +193,46 @@ def parse_rule(text: str) -> Rule:
         return Rule(text, name)
     if not specifier.strip():
         raise ValueError(f"the rule {text!r} has an empty specifier; write {name} for every call of it")
-    if argument := _ARGUMENT.fullmatch(specifier):
+    if name not in COMMAND_TOOLS and (argument := _ARGUMENT.fullmatch(specifier)):
         return Rule(text, name, argument[1], argument[2])
     try:
-        PathPattern(specifier)
+        _check_specifier(name, specifier)
     except ValueError as error:
         raise ValueError(f"the rule {text!r} cannot be used: {error}") from error
     return Rule(text, name, None, specifier)
 
 
-def rule_for(tool: str, paths: tuple[str, ...] | None) -> list[str]:
-    """Write the rules that allow a call like this one again: for its very paths, or for the tool when it has none.
+def _check_specifier(tool: str, specifier: str) -> None:
+    if tool in COMMAND_TOOLS:
+        command_pattern(specifier)
+    elif found := _DOMAIN.fullmatch(specifier):
+        DomainPattern(found[1])
+    elif tool == "*" or " " not in specifier:  # with a space it may be the command of a tool of the user's
+        PathPattern(specifier)
+
+
+def rule_for(
+    tool: str,
+    paths: tuple[str, ...] | None,
+    command: ShellReading | None = None,
+    hosts: tuple[str | None, ...] | None = None,
+) -> list[str]:
+    """Write the rules that allow a call like this one again: for its very paths, commands or hosts.
 
     Args:
         tool: The call name.
         paths: What the call touches, as in `Call`.
+        command: What its command line would run.
+        hosts: The hosts that it asks.
+
+    Returns:
+        The rules; the tool alone when it has none of these, and none when no rule could cover just this call.
     """
+    if command is not None:
+        patterns = [literal_pattern(part) for part in command.plain or ()]
+        return [] if None in patterns else [f"{tool}({pattern})" for pattern in dict.fromkeys(patterns)]
+    if hosts is not None:
+        return [] if None in hosts else [f"{tool}(domain:{host})" for host in dict.fromkeys(hosts)]
     if paths is None:
         return [tool]
     normal = [normal_path(path) for path in paths]
@@ -134,7 +240,7 @@ def rule_for(tool: str, paths: tuple[str, ...] | None) -> list[str]:
     return [f"{tool}({'./' if _ARGUMENT.fullmatch(path) or path.isspace() else ''}{path})" for path in escaped]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _wildcard(pattern: str) -> re.Pattern[str]:
     """Translate a pattern over any text: `*` stands for anything, also for `/` and for nothing."""
     pieces = [re.escape(piece) for piece in pattern.split("*")]

@@ -1,18 +1,32 @@
 """What an agent may do without asking, what it must ask for, and what it may not do."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from loom_dsl.paths import normal_path
+from loom_dsl.permission_lists import MODES, Decision, Mode, Permissions
 from loom_dsl.permission_rules import Call, Rule, parse_rule
-from loom_dsl.tools import Risk, Tool
+from loom_dsl.permission_traits import ToolTraits, traits_of
+from loom_dsl.tools import Risk
 
-Decision = Literal["allow", "ask", "deny"]
-Layer = Literal["agent", "built-in", "default", "remembered", "switched off"]
-_DECISIONS = ("allow", "ask", "deny")
+__all__ = ["Layer", "PolicyLayer", "ToolTraits", "Verdict", "decide", "explain", "strictest_mode", "traits_of"]
+
+Layer = Literal[
+    "deployment",
+    "project",
+    "parent",
+    "agent",
+    "built-in",
+    "default",
+    "remembered",
+    "switched off",
+    "mode",
+    "function",
+    "untrusted",
+]
+Origin = Literal["deployment", "project", "parent", "agent"]
 
 
 class Verdict(BaseModel):
@@ -29,120 +43,17 @@ class Verdict(BaseModel):
     """One sentence for people and for the model."""
 
 
-class Permissions(BaseModel):
-    """An agent's policy: lists of rules, or a flat map of tools to `allow`, `ask` and `deny`.
-
-    deny goes before ask, ask before allow, and in a list the first rule that fits decides.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    allow: list[str] = Field(default_factory=list)
-    ask: list[str] = Field(default_factory=list)
-    deny: list[str] = Field(default_factory=list)
-    default: Decision | None = None
-    """For calls that neither a rule nor the built-in layer decides. `deny` also goes before the built-in layer."""
-    enabled: bool = Field(default=True, strict=True)
-    """False lets every call through; file tools stay inside the working directory."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_flat_map(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        flat = {key: value for key, value in data.items() if key not in cls.model_fields}
-        rules = {key: value for key, value in flat.items() if isinstance(value, str)}
-        if not rules or len(rules) != len(flat):
-            return data
-        lists: dict[str, Any] = {key: value for key, value in data.items() if key not in flat}
-        mixed = [key for key in _DECISIONS if key in lists]
-        if mixed:
-            raise ValueError(
-                f"{next(iter(rules))!r} is not a field here; write either lists (allow, ask, deny) or a map from tool "
-                f"to rule, and not both ({mixed[0]!r} is there too)"
-            )
-        for rule, decision in rules.items():
-            if decision not in _DECISIONS:
-                raise ValueError(f"{rule!r} is {decision!r}; write allow, ask or deny")
-            lists.setdefault(decision, []).append(rule)
-        return lists
-
-    @field_validator("allow", "ask", "deny")
-    @classmethod
-    def _parse(cls, rules: list[str]) -> list[str]:
-        for rule in rules:
-            parse_rule(rule)
-        return rules
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolTraits:
-    """What a policy looks at in a tool and one call of it.
+@dataclass(frozen=True)
+class PolicyLayer:
+    """A policy around the agent's own.
 
     Attributes:
-        name: What the model calls it.
-        read_only: It changes nothing.
-        builtin: It is one of Loom's own.
-        risk: How much it can do.
-        paths: What this call touches, relative to the working directory; several spellings of one place (as written,
-            and with symbolic links followed) may be given. None: the tool has no paths.
-        recursive: The paths are directories of which the whole tree is touched.
-        reference: `module:function`, when that is how the agent names it.
-        listed: The agent names it in `tools:`.
+        origin: Whose it is. Only the deployment's rules may allow anything; those of a project only narrow.
+        permissions: Its rules.
     """
 
-    name: str
-    read_only: bool
-    builtin: bool
-    risk: Risk = Risk.MEDIUM
-    paths: tuple[str, ...] | None = None
-    recursive: bool = False
-    reference: str = ""
-    listed: bool = True
-
-
-def traits_of(
-    tool: Tool,
-    arguments: Mapping[str, Any],
-    *,
-    builtin: bool,
-    working_dir: str | None = None,
-    real_path: Callable[[str], str] | None = None,
-    reference: str = "",
-    listed: bool = True,
-) -> ToolTraits:
-    """Describe a call of a tool to `decide`.
-
-    Args:
-        tool: The tool.
-        arguments: Its validated arguments.
-        builtin: It is one of Loom's own.
-        working_dir: Absolute paths below it are made relative.
-        real_path: Follows symbolic links, so that a link does not lead around a rule; a place it gives is added.
-        reference: `module:function`, when that is how the agent names it.
-        listed: The agent names it in `tools:`.
-    """
-    paths = _paths(tool, arguments, working_dir) if tool.path_arguments else None
-    if paths is not None and real_path is not None:
-        paths += [real_path(path) for path in list(paths) if normal_path(path) is not None]
-    return ToolTraits(
-        name=tool.name,
-        read_only=tool.read_only,
-        builtin=builtin,
-        risk=tool.risk,
-        paths=None if paths is None else tuple(dict.fromkeys(paths)),
-        recursive=tool.recursive,
-        reference=reference,
-        listed=listed,
-    )
-
-
-def _paths(tool: Tool, arguments: Mapping[str, Any], working_dir: str | None) -> list[str]:
-    """List the paths that a call names; one that leads out stays as it is, so that it is refused by name."""
-    values = [arguments.get(name) for name in tool.path_arguments]
-    named = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    found = [(item, normal_path(item, working_dir)) for item in named if isinstance(item, str)]
-    return [item if normal is None else normal for item, normal in found]
+    origin: Origin
+    permissions: Permissions
 
 
 def decide(
@@ -151,6 +62,9 @@ def decide(
     arguments: Mapping[str, Any],
     remembered: Sequence[str] = (),
     require_approval_by_default: bool = False,
+    layers: Sequence[PolicyLayer] = (),
+    answer: Verdict | None = None,
+    untrusted: str = "",
 ) -> Verdict:
     """Decide about one call.
 
@@ -160,36 +74,130 @@ def decide(
         arguments: The validated arguments.
         remembered: Rules that approvers allowed for the rest of the job; a deny rule still wins.
         require_approval_by_default: Ask where nothing decides, instead of denying.
+        layers: The policies around the agent's, the outermost first; they can narrow what it allows.
+        answer: What the agent's own function says of the call.
+        untrusted: Why the call must be looked at although rules allow it; empty: nothing untrusted was read.
     """
-    if not permissions.enabled:
-        reason = f"{tool.name} may run: permissions are switched off for this agent (enabled: false)"
-        return Verdict(decision="allow", rule="enabled: false", layer="switched off", reason=reason)
-    call = Call(tuple(filter(None, (tool.name, tool.reference))), arguments, tool.paths, tool.recursive)
-    outside = [path for path, normal in zip(tool.paths or (), call.normal_paths, strict=True) if normal is None]
-    if outside and tool.builtin:
-        reason = f"{outside[0]!r} is outside the working directory; give a path inside it"
-        return Verdict(
-            decision="deny", rule=f"{tool.name}: inside the working directory", layer="built-in", reason=reason
+    above = [*layers, *(PolicyLayer("parent", policy) for policy in permissions.within)]
+    question = _Question(permissions, tool, tool.call(arguments), remembered, require_approval_by_default, above)
+    return question.decided(answer, untrusted)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One call and everything that has a say in it."""
+
+    permissions: Permissions
+    tool: ToolTraits
+    call: Call
+    remembered: Sequence[str]
+    require_approval: bool
+    layers: Sequence[PolicyLayer]
+
+    def decided(self, answer: Verdict | None, untrusted: str) -> Verdict:
+        mode = strictest_mode([self.permissions.mode, *(layer.permissions.mode for layer in self.layers)])
+        verdict = self._refused(mode) or (answer if answer and answer.decision == "deny" else None)
+        verdict = verdict or self._not_refused(answer, mode)
+        if untrusted and verdict.decision == "allow" and verdict.layer not in ("remembered", "switched off"):
+            verdict = Verdict(decision="ask", rule="after untrusted content", layer="untrusted", reason=untrusted)
+        if verdict.decision == "ask" and mode == "dont_ask":
+            reason = f"{verdict.reason}; nobody is asked in the mode dont_ask"
+            return verdict.model_copy(update={"decision": "deny", "reason": reason})
+        return verdict
+
+    def _all(self) -> Iterator[PolicyLayer]:
+        """The layers whose rules count, the outermost first."""
+        yield from self.layers
+        if self.permissions.enabled:
+            yield PolicyLayer("agent", self.permissions)
+
+    def _refused(self, mode: Mode) -> Verdict | None:
+        tool, call = self.tool, self.call
+        outside = [path for path, normal in zip(tool.paths or (), call.normal_paths, strict=True) if normal is None]
+        if outside and tool.builtin and self.permissions.enabled:
+            reason = f"{outside[0]!r} is outside the working directory; give a path inside it"
+            rule = f"{tool.name}: inside the working directory"
+            return Verdict(decision="deny", rule=rule, layer="built-in", reason=reason)
+        for layer in self._all():
+            if denied := _first(layer.permissions.deny, call, Rule.may_fit):
+                return _by_rule("deny", denied.text, layer.origin, call)
+        if mode == "plan" and not tool.read_only:
+            reason = f"{tool.name} is not allowed: it changes something, and the mode plan is for reading only"
+            return Verdict(decision="deny", rule="mode: plan", layer="mode", reason=reason)
+        return self._by_default_of_layers("deny")
+
+    def _by_default_of_layers(self, decision: Decision) -> Verdict | None:
+        for layer in self.layers:
+            rules = layer.permissions
+            named = _covering(rules.allow, self.call) or _first(rules.ask, self.call, Rule.may_fit)
+            if rules.default == decision and not named:
+                words = {"deny": "is not allowed", "ask": "must be approved"}[decision]
+                reason = f"{self.tool.name} {words}: no rule of the {layer.origin}'s policy covers it"
+                return Verdict(decision=decision, rule=f"default: {decision}", layer=layer.origin, reason=reason)
+        return None
+
+    def _not_refused(self, answer: Verdict | None, mode: Mode) -> Verdict:
+        if kept := _covering(self.remembered, self.call):
+            return _by_rule("allow", kept, "remembered", self.call)
+        if verdict := self._asked_by_layers() or answer:
+            return verdict
+        if not self.permissions.enabled:
+            reason = f"{self.tool.name} may run: permissions are switched off for this agent (enabled: false)"
+            return Verdict(decision="allow", rule="enabled: false", layer="switched off", reason=reason)
+        return (
+            self._by_rules()
+            or self._by_mode(mode)
+            or _without_rule(self.permissions.default, self.tool, self.call, self.require_approval)
         )
-    if denied := _first(permissions.deny, call, Rule.may_fit):
-        return _by_rule("deny", denied, "agent", call)
-    if kept := _first(remembered, call, Rule.surely_fits):
-        return _by_rule("allow", kept, "remembered", call)
-    if asked := _first(permissions.ask, call, Rule.may_fit):
-        return _by_rule("ask", asked, "agent", call)
-    if allowed := _first(permissions.allow, call, Rule.surely_fits):
-        return _by_rule("allow", allowed, "agent", call)
-    return _without_rule(permissions.default, tool, require_approval_by_default)
+
+    def _asked_by_layers(self) -> Verdict | None:
+        for layer in self.layers:
+            if asked := _first(layer.permissions.ask, self.call, Rule.may_fit):
+                return _by_rule("ask", asked.text, layer.origin, self.call)
+        return self._by_default_of_layers("ask")
+
+    def _by_rules(self) -> Verdict | None:
+        call, agent = self.call, self.permissions
+        if asked := _first(agent.ask, call, Rule.may_fit):
+            return _by_rule("ask", asked.text, "agent", call)
+        if allowed := _covering(agent.allow, call):
+            return _by_rule("allow", allowed, "agent", call)
+        for layer in self.layers if agent.default != "deny" else ():
+            if layer.origin == "deployment" and (allowed := _covering(layer.permissions.allow, call)):
+                return _by_rule("allow", allowed, "deployment", call)
+        return None
+
+    def _by_mode(self, mode: Mode) -> Verdict | None:
+        if mode != "accept_edits" or self.permissions.default == "deny" or not self._is_edit():
+            return None
+        reason = f"{self.tool.name} may run: the mode accept_edits lets edits inside the working directory run"
+        return Verdict(decision="allow", rule="mode: accept_edits", layer="mode", reason=reason)
+
+    def _is_edit(self) -> bool:
+        tool = self.tool
+        edits = tool.builtin and tool.listed and bool(tool.paths) and not tool.recursive
+        return edits and not tool.read_only and not tool.command_argument and tool.risk != Risk.HIGH
+
+
+def strictest_mode(modes: Sequence[Mode]) -> Mode:
+    """Give the mode of several policies at once. `default` says nothing, so that another may accept edits."""
+    return min((mode for mode in modes if mode != "default"), key=MODES.index, default="default")
 
 
 def explain(verdict: Verdict) -> str:
     """Say in one line what was decided, by which rule, and where that rule comes from."""
     origins = {
+        "deployment": "in the deployment's policy",
+        "project": "in the project's policy",
+        "parent": "in the permissions of a job above this one",
         "agent": "in the agent's permissions",
         "built-in": "built in",
         "default": "the default",
         "remembered": "remembered from an approval of this job",
         "switched off": "permissions are switched off",
+        "mode": "the mode",
+        "function": "the agent's own function",
+        "untrusted": "built in",
     }
     return f"{verdict.decision}: {verdict.reason} [rule {verdict.rule!r}, {origins[verdict.layer]}]"
 
@@ -198,15 +206,32 @@ def _first(rules: Sequence[str], call: Call, fits: Callable[[Rule, Call], bool])
     return next((rule for rule in map(parse_rule, rules) if fits(rule, call)), None)
 
 
-def _by_rule(decision: Decision, rule: Rule, layer: Layer, call: Call) -> Verdict:
+def _covering(rules: Sequence[str], call: Call) -> str:
+    """Name the rule that covers a call, or the rules that cover each of its commands; empty: it is not covered."""
+    if whole := _first(rules, call, Rule.surely_fits):
+        return whole.text
+    if call.command is None or not call.command.plain:
+        return ""
+    named = [rule for rule in map(parse_rule, rules) if rule.names(call) and rule.about_command(call)]
+    found = [next((rule.text for rule in named if rule.covers_part(part)), "") for part in call.command.plain]
+    return " + ".join(dict.fromkeys(found)) if all(found) else ""
+
+
+def _by_rule(decision: Decision, rule: str, layer: Layer, call: Call) -> Verdict:
     words = {"allow": "may run", "ask": "must be approved", "deny": "is not allowed"}[decision]
-    where = f" on {', '.join(map(repr, call.paths))}" if rule.pattern is not None and call.paths else ""
-    source = "an earlier approval covers it" if layer == "remembered" else f"the rule {rule.text!r} covers it"
+    where = f" on {', '.join(map(repr, call.paths))}" if "(" in rule and call.paths else ""
+    whose = f" of the {layer}'s policy" if layer in ("deployment", "project", "parent") else ""
+    source = "an earlier approval covers it" if layer == "remembered" else f"the rule {rule!r}{whose} covers it"
     reason = f"{call.names[0]}{where} {words}: {source}"
-    return Verdict(decision=decision, rule=rule.text, layer=layer, reason=reason)
+    return Verdict(decision=decision, rule=rule, layer=layer, reason=reason)
 
 
-def _without_rule(default: Decision | None, tool: ToolTraits, require_approval: bool) -> Verdict:
+def _doubt(call: Call) -> str:
+    """Say why no rule about commands could cover the line."""
+    return f"; {call.command.doubt}" if call.command is not None and call.command.doubt else ""
+
+
+def _without_rule(default: Decision | None, tool: ToolTraits, call: Call, require_approval: bool) -> Verdict:
     """Decide where no rule fits. A written `default: deny` means what it says, also for Loom's own tools."""
     name = tool.name
     if default != "deny" and tool.listed:
@@ -216,6 +241,7 @@ def _without_rule(default: Decision | None, tool: ToolTraits, require_approval: 
         what = "one of Loom's tools that change something" if tool.builtin else "a tool of your own"
         rule = "built-in tools that write" if tool.builtin else "tools of your own"
         reason = f"{name} must be approved: it is {what} (risk {tool.risk}) and no rule allows it"
+        reason += _doubt(call)
         return Verdict(decision="ask", rule=rule, layer="built-in", reason=reason)
     if default is None and require_approval:
         reason = f"{name} must be approved: no rule covers it, and approval is required by default"

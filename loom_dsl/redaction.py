@@ -1,6 +1,7 @@
 """Secrets out of text, and long text down to size.
 
-Known values are masked first, under their names; then whatever looks like a credential. Masks are left alone when a
+Known values are masked first, under their names; then whatever looks like a credential; then what stands beside a name
+that says that it is one. Masks are left alone when a
 text is masked again, so the result does not depend on how often it passed through here. Every pattern takes linear
 time: the text comes from tools and models.
 """
@@ -9,42 +10,15 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from urllib.parse import quote, quote_plus
+
+from loom_dsl.redaction_patterns import NAMED, SHAPES, TELLING, is_secret_value
 
 SHORTEST_KNOWN = 8
 """Known values with fewer characters are not looked for: they would occur by chance."""
 
 _MASK = re.compile(r"(\$\{secret:[A-Za-z0-9_.-]{1,64}\}|\[redacted:[a-z-]{1,32}\])")
-_TOKEN = r"[A-Za-z0-9._~+/=-]"
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    (
-        "private-key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
-        r"[^-]*+(?:-(?!----)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?",
-    ),
-    ("jwt", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
-    ("github-token", r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{20,}+)"),
-    ("gitlab-token", r"glpat-[A-Za-z0-9_-]{16,}+"),
-    ("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}+"),
-    ("google-key", r"AIza[A-Za-z0-9_-]{30,}+"),
-    ("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}+"),
-    ("aws-key", r"(?:AKIA|ASIA)[A-Z0-9]{16}[A-Za-z0-9]*+"),
-    (
-        "api-key",
-        r"(?<![A-Za-z0-9])sk-(?:(?=[a-z_-]{0,200}[A-Z0-9])[A-Za-z0-9_-]{16,}+|[A-Za-z0-9]{16,}+[A-Za-z0-9_-]*+)",
-    ),
-    (
-        "aws-secret",
-        r"(?i:aws_secret_access_key[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?)(?P<aws>[A-Za-z0-9/+]{40}[A-Za-z0-9/+=]*+)",
-    ),
-    (
-        "bearer",
-        rf"(?i:bearer)[ \t]{{1,20}}(?P<bearer>(?=[A-Za-z._~+/=-]{{0,200}}[0-9]){_TOKEN}{{8,}}+|{_TOKEN}{{20,}}+)",
-    ),
-    ("url-password", r"://[^\s/:@]{1,100}:(?P<url>[^\s/@]{3,200})(?=@)"),
-)
-_SHAPES = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
 
 
 def redact(text: str, known: Mapping[str, str] | None = None) -> str:
@@ -52,15 +26,16 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
 
     Args:
         text: Any text, such as a tool's output.
-        known: Names and values of secrets. A value is also found in base64, in a URL and in a JSON string.
+        known: Names and values of secrets. A value is also found in base64, as
+            hexadecimal digits, in a URL and in a JSON string.
 
     Returns:
         The text with `${secret:NAME}` for known values and `[redacted:KIND]` for what looks like a credential.
     """
     text = _mask_known(text, known or {})
-    for kind, pattern in _SHAPES:
+    for kind, pattern in SHAPES:
         text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
-    return text
+    return _outside_masks(text, _mask_named)
 
 
 def contains_secret(text: str, known: Mapping[str, str] | None = None) -> bool:
@@ -106,22 +81,53 @@ def _cover(kind: str, found: re.Match[str]) -> str:
     return f"{whole[: start - base]}[redacted:{kind}]{whole[end - base :]}"
 
 
+def _cover_named(found: re.Match[str]) -> str:
+    """Replace the value beside a telling name, unless it plainly is none."""
+    group = found.lastgroup or "bare"
+    name = found[0][: found.start(group) - found.start()]
+    if not is_secret_value(name.strip("\"' \t"), found[group], quoted=group != "bare"):
+        return found[0]
+    return _cover("named", found)
+
+
+def _mask_named(text: str) -> str:
+    """Mask what stands beside a telling name, line by line: most lines have none, and are seen through quickly."""
+    if not _may_tell(text):
+        return text
+    return "\n".join(NAMED.sub(_cover_named, line) if _may_tell(line) else line for line in text.split("\n"))
+
+
+def _may_tell(text: str) -> bool:
+    folded = text.casefold()
+    return any(word in folded for word in TELLING)
+
+
 def _outside_masks(text: str, change: Callable[[str], str]) -> str:
+    if "[redacted:" not in text and "${secret:" not in text:
+        return change(text)
     parts = _MASK.split(text)
     return "".join(part if position % 2 else change(part) for position, part in enumerate(parts))
 
 
 def _mask_known(text: str, known: Mapping[str, str]) -> str:
-    forms: dict[str, str] = {}
-    for name, value in sorted(known.items()):
+    # Each form is looked for by itself first: a pattern of all of them tries every one at every character.
+    found = {form: mask for form, mask in _masks(tuple(sorted(known.items()))) if form in text} if known else {}
+    if not found:
+        return text
+    either = re.compile("|".join(re.escape(form) for form in sorted(found, key=lambda form: (-len(form), form))))
+    return _outside_masks(text, lambda part: either.sub(lambda match: found[match[0]], part))
+
+
+@lru_cache(maxsize=16)
+def _masks(known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Give every form of every value, with the mask of the first name that it belongs to."""
+    masks: dict[str, str] = {}
+    for name, value in known:
         if len(value) >= SHORTEST_KNOWN:
             mask = f"${{secret:{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[:64] or '_'}}}"
             for form in _forms(value):
-                forms.setdefault(form, mask)
-    if not forms:
-        return text
-    either = re.compile("|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))))
-    return _outside_masks(text, lambda part: either.sub(lambda found: forms[found[0]], part))
+                masks.setdefault(form, mask)
+    return tuple(masks.items())
 
 
 def _forms(value: str) -> set[str]:
@@ -129,6 +135,11 @@ def _forms(value: str) -> set[str]:
     raw = value.encode("utf-8", "surrogatepass")
     forms = {value, quote(raw, safe=""), quote(raw), quote_plus(raw)}
     forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    escaped = json.dumps(value)[1:-1]
+    forms |= {raw.hex(), raw.hex().upper(), json.dumps(escaped)[1:-1], escaped.replace("/", "\\/")}
+    forms |= {
+        re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), form) for form in (quote(raw, safe=""), quote(raw))
+    }
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         forms.add(encode(raw).decode())
         for offset in range(3):

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from loom_dsl.agent import Agent, Count, Duration, Limits, call_name
+from loom_dsl.agent import Agent, Count, Limits, call_name
+from loom_dsl.duration import Duration
 from loom_dsl.errors import LoomError, UserError
 from loom_dsl.turn import ExecutionContext, TurnState, Usage, recursion_events
 from loom_dsl.validation import suggest
@@ -186,6 +187,18 @@ class RunResult(_Border):
     recursion_stats: RecursionStats = RecursionStats()
     partial: bool = False
     """Whether the answer was cut short by a limit, an abort or a failure."""
+
+
+class GraphResult(_Border):
+    """How a graph's run ended."""
+
+    job: str
+    status: Literal["completed", "failed", "aborted"]
+    result: JsonValue = None
+    """What the graph's end gives; of a failed run, the details of its failure."""
+    error: ErrorInfo | None = None
+    compensations: tuple[dict[str, JsonValue], ...] = ()
+    """What was taken back, in that order: ``{node, outcome: undone|failed|unknown, message?}``."""
 
 
 def effective_limits(agent: Agent, run_input: RunInput) -> Limits:

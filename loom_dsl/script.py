@@ -67,22 +67,28 @@ class ScriptedUsage(_Strict):
     """The tokens that an answer reports."""
 
     prompt: int = Field(ge=0)
+    """Tokens of the request."""
     completion: int = Field(ge=0)
+    """Tokens of the answer."""
     cached: int = Field(default=0, ge=0)
+    """The part of `prompt` that came from a cache."""
 
 
 class Failure(_Strict):
     """An HTTP error in place of an answer."""
 
     status: int = Field(ge=400, le=599)
+    """The HTTP status."""
     retry_after: Duration | None = None
     """Sent as the headers ``retry-after`` and ``retry-after-ms``."""
     times: int | None = Field(default=None, ge=1)
     """Fail only this many requests of one conversation's step; without it, all of them."""
     message: str | None = None
+    """The error's message."""
     code: str | None = None
     """The error's code in the body, such as ``context_length_exceeded`` or ``insufficient_quota``."""
     headers: dict[str, str] = {}
+    """More headers."""
 
 
 class Step(_Strict):
@@ -93,6 +99,7 @@ class Step(_Strict):
     big: int | None = Field(default=None, ge=1)
     """Say this many bytes, in place of `say`."""
     calls: list[ScriptedCall] = []
+    """Tool calls that the answer asks for."""
     chunk: int | None = Field(default=None, ge=1)
     """Characters in one streamed piece. Default: 16, or 64 Ki for `big`."""
     before: Duration = 0.0
@@ -104,6 +111,7 @@ class Step(_Strict):
     finish: str | None = None
     """The finish reason. Default: ``tool_calls`` with calls, else ``stop``."""
     fail: Failure | None = None
+    """An HTTP error in place of the answer."""
     hang: bool | Duration = False
     """Send nothing, for ever or for a time, until the client goes away; after the time, close."""
     close_after: int | None = Field(default=None, ge=0)
@@ -155,17 +163,24 @@ class Case(_Strict):
     """Steps for some conversations only, such as those of one agent in a graph."""
 
     when: When
+    """Which conversations."""
     steps: list[Step] = []
+    """Their answers."""
     otherwise: Step | None = None
+    """When the steps have run out."""
 
 
 class Script(_Strict):
     """A ``kind: fake-model`` document."""
 
     loom: Literal[1]
+    """Version of the format."""
     kind: Literal["fake-model"]
+    """What the document is."""
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")
+    """The script's name."""
     description: str = ""
+    """For people."""
     steps: list[Step] = []
     """The answers, in order."""
     otherwise: Step = Step(say="(end of script)")

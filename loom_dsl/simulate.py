@@ -9,32 +9,49 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loom_dsl.admit import admitted
 from loom_dsl.canonical import canonical_json
 from loom_dsl.commands import (
     ActivityDone,
     ActivityFailed,
     Answer,
     CancelActivity,
+    CancelChild,
     CancelTimer,
+    ChildEnded,
     Drain,
     Drained,
     Failure,
     Finish,
+    GoOn,
     Input,
     Proceed,
     RunActivity,
     SignalReceived,
+    StartChild,
     Started,
     StartTimer,
     TimerFired,
     TurnEnded,
+    Yielded,
 )
 from loom_dsl.errors import LoomError, PlanError
 from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState
 from loom_dsl.plan import Plan
 
-Handler = Callable[[RunActivity], Any]
+Work = RunActivity | StartChild
+Handler = Callable[[Any], Any]
+"""Stands in for an activity (by its name), an agent's job (by ``agent:name``) or a written graph's (by ``graph:node``):
+takes the command, gives its result or raises a `LoomError`."""
+
+
+class ChildFailed(LoomError):
+    """A child job failed."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.failure_code = code
 
 
 @dataclass(slots=True)
@@ -48,6 +65,7 @@ class Outcome:
         events: Everything that observers were told.
         answers: Verdicts of updates, by slot.
         runs: How many times the state went through JSON.
+        undo: How a job above this one would take back what it did.
     """
 
     result: Any = None
@@ -56,6 +74,7 @@ class Outcome:
     events: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
     runs: int = 1
+    undo: list[dict[str, Any]] = field(default_factory=list)
     over: bool = False
 
 
@@ -78,10 +97,10 @@ class Simulation:
     ) -> None:
         self.plan, self.job, self.handlers, self.now = plan, job, handlers, start
         self.steps_per_run = steps_per_run
-        self.machine = Machine(plan, state, job)
+        self.machine = self._machine(state)
         self.outcome = Outcome()
         self.timers: dict[str, float] = {}
-        self.work: list[RunActivity] = []
+        self.work: list[Work] = []
         self._steps = 0
         self._sequences: set[int] = set()
         self._inputs: list[Input] = []
@@ -118,26 +137,71 @@ class Simulation:
                 return self.outcome
         raise PlanError(f"the simulation took over {most} steps")
 
-    def _run(self, command: RunActivity) -> None:
+    def _machine(self, state: MachineState) -> Machine:
+        return Machine(self.plan, state, self.job)
+
+    def _run(self, command: Work) -> None:
+        if isinstance(command, StartChild):
+            return self._run_child(command)
         self._store(command.events)
-        turn = self.machine.state.turn.turn_counter if self.machine.state.turn else 0
-        happened: Input
-        if command.activity not in self.handlers:
-            raise PlanError(f"the simulation has no handler for {command.activity}")
-        try:
-            result = self.handlers[command.activity](command)
-            happened = ActivityDone(now=self.now, at=command.at, result=result)
-            verdict = "done"
-        except LoomError as error:
-            happened = ActivityFailed(now=self.now, at=command.at, code=error.code, message=error.message)
-            verdict = error.code
+        happened = self._activity(command)
         if not command.at.startswith("~"):
-            self.outcome.trace.append((f"{turn}/{command.at}", verdict))
+            self._trace(command.at, happened.code if isinstance(happened, ActivityFailed) else "done")
         self._steps += 1
         if self.steps_per_run and self._steps >= self.steps_per_run:
             # Before the result is taken, so that what follows from it is already the next run's.
             self._feed(Drain(now=self.now))
-        self._feed(happened)
+        return self._feed(happened)
+
+    def _activity(self, command: RunActivity) -> ActivityDone | ActivityFailed:
+        handler = self._handler(command.activity)
+        try:
+            return ActivityDone(now=self.now, at=command.at, result=handler(command))
+        except LoomError as error:
+            return ActivityFailed(now=self.now, at=command.at, code=error.code, message=error.message)
+
+    def _run_child(self, command: StartChild) -> None:
+        ended = self._child(command)
+        self._trace(command.at, ended.code or "done")
+        self._feed(ended)
+
+    def _child(self, command: StartChild) -> ChildEnded:
+        try:
+            if not command.agent:
+                result, undo = self._graph_job(command)
+                return ChildEnded(now=self.now, at=command.at, result=result, undo=undo)
+            return ChildEnded(now=self.now, at=command.at, result=self._handler(f"agent:{command.agent}")(command))
+        except ChildFailed as failed:
+            return ChildEnded(now=self.now, at=command.at, code=failed.failure_code, message=failed.message)
+        except LoomError as error:
+            return ChildEnded(now=self.now, at=command.at, code=error.code, message=error.message)
+
+    def _graph_job(self, command: StartChild) -> tuple[Any, list[dict[str, Any]]]:
+        """Run a child job of a graph to its end, in no time. One that was written is admitted first, or mocked."""
+        written = command.written
+        mock = self.handlers.get(f"graph:{written['node']}") if written is not None else None
+        if mock is not None:
+            return mock(command), []
+        named = written is None
+        plan = self.plan.child("", command.graph) if named else admitted(self.plan, written or {}, command.arguments)
+        inner = Simulation(
+            plan, MachineState(input=command.arguments), self.handlers, job=command.child, start=self.now
+        )
+        outcome = inner.run()
+        if outcome.failure is not None:
+            raise ChildFailed(outcome.failure.code, outcome.failure.message)
+        if not outcome.over:
+            raise PlanError(f"the job {command.child} of a graph waits, and a simulation runs such jobs to their end")
+        return outcome.result, outcome.undo
+
+    def _handler(self, name: str) -> Handler:
+        if name not in self.handlers:
+            raise PlanError(f"the simulation has no handler for {name}")
+        return self.handlers[name]
+
+    def _trace(self, at: str, verdict: str) -> None:
+        turn = self.machine.state.turn.turn_counter if self.machine.state.turn else 0
+        self.outcome.trace.append((f"{turn}/{at}", verdict))
 
     def _store(self, batches: list[Any]) -> None:
         for sequence, events in batches:
@@ -160,9 +224,9 @@ class Simulation:
 
     def _obey(self, command: Any) -> None:
         match command:
-            case RunActivity():
+            case RunActivity() | StartChild():
                 self.work.append(command)
-            case CancelActivity(at=at):
+            case CancelActivity(at=at) | CancelChild(at=at):
                 self._cancel(at)
             case StartTimer(at=at, when=when):
                 self.timers[at] = when
@@ -170,20 +234,24 @@ class Simulation:
                 self.timers.pop(at, None)
             case TurnEnded():
                 self._continue_as_new() if self.steps_per_run else self._inputs.insert(0, Proceed(now=self.now))
-            case Drained():
-                self._continue_as_new()
+            case Drained() | Yielded():
+                self._continue_as_new() if isinstance(command, Drained) else self._inputs.append(GoOn(now=self.now))
             case Answer(to=to, verdict=verdict):
                 self.outcome.answers[to] = verdict
-            case Finish(result=result):
-                self.outcome.result, self.outcome.over = result, True
+            case Finish(result=result, undo=undo):
+                self.outcome.result, self.outcome.undo, self.outcome.over = result, undo, True
             case Failure():
                 self.outcome.failure, self.outcome.over = command, True
 
     def _cancel(self, at: str) -> None:
-        if any(work.at == at for work in self.work):
-            self.work = [work for work in self.work if work.at != at]
-            failed = ActivityFailed(now=self.now, at=at, code="cancelled", message="cancelled", cancelled=True)
-            self._inputs.append(failed)
+        for work in [work for work in self.work if work.at == at]:
+            self.work.remove(work)
+            now = self.now
+            if isinstance(work, StartChild):
+                self._inputs.append(ChildEnded(now=now, at=at, code="aborted", message="aborted"))
+            else:
+                failed = ActivityFailed(now=now, at=at, code="cancelled", message="cancelled", cancelled=True)
+                self._inputs.append(failed)
 
     def _continue_as_new(self) -> None:
         """Go through JSON, as a workflow does between two runs.
@@ -191,10 +259,11 @@ class Simulation:
         Raises:
             PlanError: Something is in flight, and its result would be lost.
         """
-        if self.work:
-            raise PlanError(f"the machine wants to continue as new while {self.work[0].at} is in flight")
+        in_flight = [work.at for work in self.work if isinstance(work, RunActivity)]
+        if in_flight:
+            raise PlanError(f"the machine wants to continue as new while {in_flight[0]} is in flight")
         raw = json.loads(canonical_json(self.machine.state.to_json()))
-        self.machine = Machine(self.plan, MachineState.from_json(raw), self.job)
+        self.machine = self._machine(MachineState.from_json(raw))
         self.outcome.runs += 1
         self._steps = 0
         self.timers.clear()

@@ -24,6 +24,7 @@ class RunState(StrEnum):
     PREPARING = "preparing", "building the context"
     MODEL_RUNNING = "model_running", "waiting for the model"
     TOOL_RUNNING = "tool_running", "running tools"
+    RUNNING = "running", "running its nodes"
     AWAITING_HUMAN = "awaiting_human", "waiting for a decision"
     COMPLETED = "completed", "done"
     FAILED = "failed", "failed"
@@ -36,7 +37,13 @@ class RunState(StrEnum):
 
 
 TRANSITIONS: dict[RunState, dict[RunState, str]] = {
-    RunState.IDLE: {RunState.PREPARING: "the run starts"},
+    RunState.IDLE: {RunState.PREPARING: "an agent's run starts", RunState.RUNNING: "a graph's run starts"},
+    RunState.RUNNING: {
+        RunState.AWAITING_HUMAN: "an approval is open and nothing else is running",
+        RunState.COMPLETED: "no branch is left",
+        RunState.FAILED: "a node fails",
+        RunState.ABORTED: "somebody aborts",
+    },
     RunState.PREPARING: {
         RunState.MODEL_RUNNING: "the context is built",
         RunState.FAILED: "the context cannot be built",
@@ -56,8 +63,9 @@ TRANSITIONS: dict[RunState, dict[RunState, str]] = {
     },
     RunState.AWAITING_HUMAN: {
         RunState.TOOL_RUNNING: "approved",
+        RunState.RUNNING: "a graph's approval is decided",
         RunState.MODEL_RUNNING: "rejected, and all calls are settled",
-        RunState.FAILED: "the approval expires and its policy is to halt",
+        RunState.FAILED: "nobody answers in time, and the graph has no way for that",
         RunState.ABORTED: "somebody aborts",
     },
     RunState.COMPLETED: {},

@@ -3,7 +3,9 @@
 from typing import Any
 
 from loom_dsl.machine import Machine
-from loom_dsl.machine_state import RUNNING, WAITING
+from loom_dsl.machine_approvals import deciders
+from loom_dsl.machine_signed import must_be_signed
+from loom_dsl.machine_state import CHILD, LISTENING, RUNNING, TIMING, WAITING, Token
 
 
 def status_of(machine: Machine) -> dict[str, Any]:
@@ -17,6 +19,10 @@ def status_of(machine: Machine) -> dict[str, Any]:
             "since": token.data.get("since"),
             "expires_at": token.data.get("deadline"),
             "request": token.data.get("request"),
+            "approvers": deciders(token),
+            "votes": [vote["by"] for vote in token.data.get("votes", ())],
+            "halted": bool(token.data.get("halted")),
+            "signed": must_be_signed(machine, token),
         }
         for token in tokens
         if token.status == WAITING
@@ -30,6 +36,20 @@ def status_of(machine: Machine) -> dict[str, Any]:
         "approvals": approvals,
         "running": [token.at for token in tokens if token.status == RUNNING],
         "tokens": [token.at for token in tokens],
+        "visits": {key: frame.visits for key, frame in state.frames.items()},
+        "events": [event["name"] for event in state.events],
+        "waits": [wait for token in tokens if (wait := _wait(token))],
         "waiting_messages": len(state.inbox),
         "plan": machine.plan.hash,
     }
+
+
+def _wait(token: Token) -> dict[str, Any] | None:
+    """What a token waits for that is no approval and no activity."""
+    if token.status == LISTENING:
+        return {"at": token.at, "event": token.data["name"], "key": token.data["key"]}
+    if token.status == TIMING:
+        return {"at": token.at, "until": token.data["deadline"]}
+    if token.status == CHILD:
+        return {"at": token.at, "child": token.data["child"]}
+    return None

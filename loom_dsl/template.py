@@ -1,11 +1,14 @@
 """Values with ``${…}`` in them: ``"${expression}"`` alone keeps the expression's type, inside text it is interpolated.
 
+A hole ends at the brace that closes it: braces inside it stand in pairs, and those in quotes do not count. Right before
+a ``{``, two dollars mean one: ``$${`` is the text ``${``, and ``$$${price}`` is a dollar and a hole.
+
 ``${env:NAME}`` is resolved before a plan is made, ``${secret:NAME}`` only where a tool runs; both stand
 as whole strings and pass through here untouched.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +16,8 @@ from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS, Expression, compile_expression
 
-_HOLE = re.compile(r"\$\{((?:[^{}\"']|\"[^\"]*\"|'[^']*'|\{[^{}]*\})*)\}")
+_DOLLARS = re.compile(r"(?<!\$)\$++\{")
+_PIECE = re.compile(r"[{}]|\"(?:[^\"\\]|\\[\s\S])*+(?P<d>\")?|'(?:[^'\\]|\\[\s\S])*+(?P<s>')?")
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]*\}")
 
 
@@ -52,19 +56,28 @@ def compile_template(value: Any, roots: frozenset[str] = ROOTS) -> Template:
     return Template((), lambda names: value)
 
 
+def escaped(text: str) -> str:
+    """Write a text so that as a template it gives just that text."""
+    return _DOLLARS.sub(lambda found: f"{'$$' * (len(found[0]) - 1)}{{", text)
+
+
+def literal_texts(value: Any) -> Iterator[str]:
+    """Give the text of a JSON value that its author wrote out: what is around the `${…}`, not what they give."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from literal_texts(item)
+    elif isinstance(value, str):
+        yield from (piece for is_hole, piece in _split(value) if piece and not is_hole)
+
+
 def _compile_text(text: str, roots: frozenset[str]) -> Template:
     if "${" not in text or _REFERENCE.fullmatch(text):
         return Template((), lambda names: text)
-    pieces: list[str | Expression] = []
-    end = 0
-    for hole in _HOLE.finditer(text):
-        pieces += [text[end : hole.start()], compile_expression(hole.group(1), roots)]
-        end = hole.end()
-    pieces.append(text[end:])
-    if any(isinstance(piece, str) and "${" in piece for piece in pieces):
-        raise ExpressionError(f"a `${{` in {text!r} is not closed", text.index("${") + 1)
+    pieces = _pieces(text, roots)
     found = tuple(piece for piece in pieces if isinstance(piece, Expression))
-    if len(found) == 1 and not any(isinstance(piece, str) and piece for piece in pieces):
+    if len(pieces) == 1 and found:
         return Template(found, found[0].evaluate)
 
     def interpolate(names: Mapping[str, Any]) -> str:
@@ -73,8 +86,45 @@ def _compile_text(text: str, roots: frozenset[str]) -> Template:
     return Template(found, interpolate)
 
 
+def _pieces(text: str, roots: frozenset[str]) -> list[str | Expression]:
+    """Take a text apart; no piece of text is empty."""
+    parts = ((is_hole, piece) for is_hole, piece in _split(text) if is_hole or piece)
+    return [compile_expression(piece, roots) if is_hole else piece for is_hole, piece in parts]
+
+
+def _split(text: str) -> Iterator[tuple[bool, str]]:
+    """Give the pieces of a text, and whether each is what stands in a hole."""
+    end = 0
+    while opening := _DOLLARS.search(text, end):
+        dollars = opening.end() - opening.start() - 1
+        yield False, text[end : opening.start()] + "$" * (dollars // 2)
+        end = opening.end()
+        if dollars % 2 == 0:
+            yield False, "{"
+            continue
+        last = _end_of_hole(text, end)
+        yield True, text[end:last]
+        end = last + 1
+    yield False, text[end:]
+
+
+def _end_of_hole(text: str, start: int) -> int:
+    depth = 1
+    for piece in _PIECE.finditer(text, start):
+        if piece[0] == "{":
+            depth += 1
+        elif piece[0] == "}":
+            depth -= 1
+        elif not (piece["d"] or piece["s"]):
+            break
+        if depth == 0:
+            return piece.start()
+    advice = "write `$${` for the characters themselves"
+    raise ExpressionError(f"the `${{` at {text[start - 2 : start + 28]!r} is not closed; {advice}", start - 1)
+
+
 def _show(value: Any) -> str:
     try:
         return value if isinstance(value, str) else canonical_json(value)
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         raise ExpressionError("a value that is put into text cannot be written as JSON") from None

@@ -7,11 +7,15 @@ from typing import Any, Literal
 from loom_dsl.redaction import cut_middle
 from loom_dsl.tool_arguments import ADVICE
 
+REFERENCE = "out-"
+"""How a reference to a whole output begins; the beginning of its digest follows."""
+SHORTEST_REFERENCE = 12
 LIMIT = 10_000
 """Characters of a tool message; the middle of a longer output is cut out."""
 _ADVICE: Mapping[str, str] = {
     "validation_error": ADVICE,
     "timeout": "Make the call simpler or split it, then call again.",
+    "tool_lost": "The call may be what ends the worker. Do not repeat it; find another way, or report it.",
     "permission_denied": "This needs authorization. Do not repeat this call; go on without it or say what you need.",
     "tool_not_found": "Use one of the tools that you were given.",
     "tool_unavailable": "Find another way, or report it.",
@@ -41,12 +45,34 @@ class ToolMessage:
     cut: bool = False
 
 
-def success(output: str, limit: int = LIMIT) -> ToolMessage:
-    """The message of a call that gave an output."""
+def success(output: str, limit: int = LIMIT, reference: str = "") -> ToolMessage:
+    """The message of a call that gave an output.
+
+    Args:
+        output: All of it.
+        limit: Characters that the message may have.
+        reference: By what `read_output` finds the whole output; empty when the agent does not have that tool.
+    """
     if not output.strip():
         return ToolMessage("warning", "empty_response", "The tool ran and gave no output.")
+    if reference and len(output) > limit:
+        return ToolMessage("success", "", _cut_with_reference(output, limit, reference), cut=True)
     text, cut = cut_middle(output, limit)
     return ToolMessage("success", "", text, cut)
+
+
+def reference_of(digest: str) -> str:
+    """Give the reference to a whole output that a model is told, from the output's digest."""
+    return f"{REFERENCE}{digest[:16]}"
+
+
+def _cut_with_reference(output: str, limit: int, reference: str) -> str:
+    def mark(count: int, at: int) -> str:
+        return f"\n[... {count} characters left out; read_output(ref={reference!r}, start={at}) shows them ...]\n"
+
+    room = limit - len(mark(len(output), len(output)))
+    head, tail = room - room // 2, room // 2
+    return output[:head] + mark(len(output) - head - tail, head + 1) + output[len(output) - tail :]
 
 
 def failure(code: str, message: str) -> ToolMessage:

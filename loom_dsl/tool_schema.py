@@ -150,6 +150,20 @@ def _check_schema(function: Callable[..., Any], model: type[BaseModel]) -> None:
         raise ToolDeclarationError(f"{place(function)}: {model.__name__} has no JSON schema ({reason})") from error
 
 
+def context_parameters(function: Callable[..., Any], context_type: type) -> tuple[str, ...]:
+    """Give the parameters of a function that get the context."""
+    hints = _hints(function)
+    return tuple(name for name in inspect.signature(function).parameters if _is_context(hints.get(name), context_type))
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Give a model's JSON schema as a tool's. Arguments that it does not name are wrong, unless it says otherwise."""
+    schema = clean_schema(model.model_json_schema(by_alias=True))
+    if model.model_config.get("extra") is None:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
 def clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Leave out what tells a model nothing: pydantic's titles and the docstring of the made class."""
     cleaned: dict[str, Any] = _clean(schema)

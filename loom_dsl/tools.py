@@ -4,71 +4,21 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from pydantic import BaseModel
 
 from loom_dsl.errors import ToolDeclarationError
+from loom_dsl.risk import Risk as Risk
 from loom_dsl.tool_arguments import check_arguments, parse_object
-from loom_dsl.tool_schema import clean_schema, declare, parse_docstring, place
+from loom_dsl.tool_class import read_class
+from loom_dsl.tool_context import Reconciliation as Reconciliation
+from loom_dsl.tool_context import ToolContext as ToolContext
+from loom_dsl.tool_schema import context_parameters, declare, parse_docstring, place, schema_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DERIVED: Any = None
 """Stands for a promise that follows from `read_only` when it is not given."""
-
-
-class Risk(StrEnum):
-    """How much a call can do, for the people who write policies."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-
-
-def _say_nothing(text: str) -> None:
-    """Drop a progress line: nobody listens."""
-
-
-def _never() -> bool:
-    return False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolContext:
-    """What a tool may know about the call it serves. A function gets it through a parameter annotated with this class.
-
-    Attributes:
-        working_dir: The directory that file tools are confined to.
-        job: Id of the job.
-        turn: Number of the turn.
-        call_id: The model's id of this call.
-        idempotency_key: The same for every attempt of this call; hand it to services that can use one.
-        progress: Tells the watchers a line of partial output; the model does not see it.
-        cancelled: Whether somebody ended the job; long work asks now and then and stops.
-    """
-
-    working_dir: Path
-    job: str = ""
-    turn: int = 0
-    call_id: str = ""
-    idempotency_key: str = ""
-    progress: Callable[[str], None] = _say_nothing
-    cancelled: Callable[[], bool] = _never
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reconciliation:
-    """What a tool found out about an earlier attempt whose end nobody saw.
-
-    Attributes:
-        outcome: Whether the effect is there. `unknown` when the world does not tell.
-        result: What the call would have returned, when it happened.
-    """
-
-    outcome: Literal["happened", "not_happened", "unknown"]
-    result: Any = None
 
 
 Arguments = dict[str, Any]
@@ -86,19 +36,23 @@ class Tool:
         arguments: The pydantic model that validates; None: `parameters` does.
         read_only: It changes nothing.
         concurrency_safe: Consecutive calls may run at the same time. Default: `read_only`.
-        concurrency_key: Names what a call touches; only calls with the same key wait for each other. None: all do.
+        concurrency_key: Names what a call touches; only calls with the same key wait for each other. None: all do, and
+            so do calls whose key is not told within three seconds.
         idempotent: Running it twice with the same arguments is the same as once. Default: `read_only`.
         quick: It always ends well under half a second and only reads, so it may run as a local activity.
         timeout: Seconds that one call may take.
         risk: Default: low when it only reads, else medium.
         summarise: One line about a call, for an approver.
         preview: What a call would do, such as a diff, for an approver.
+        check: Looks at a call before anybody is asked about it, and raises why it is not to run.
         reconcile: Finds out whether an earlier attempt took effect.
         compensate: Takes an effect back, given the arguments and the result.
-        is_available: Whether it can be called now.
-        requires_runtime: It needs the run's runtime data.
+        is_available: Whether it can be called now. What does not answer within three seconds cannot.
+        requires_runtime: It needs the run's runtime data (`context.runtime`), and is not available in a run without.
         path_arguments: Arguments that hold paths relative to the working directory; rules match on them.
         recursive: Its paths are directories of which it touches the whole tree.
+        command_argument: Argument that holds a shell's command line; rules match on its commands.
+        address_argument: Argument that holds the address of an HTTP request; rules match on its host.
         context_parameters: Parameters of the function that get the `ToolContext`.
     """
 
@@ -116,12 +70,15 @@ class Tool:
     risk: Risk = _DERIVED
     summarise: Callable[[Arguments], str] | None = None
     preview: Callable[[Arguments, ToolContext], str] | None = None
+    check: Callable[[Arguments], None] | None = None
     reconcile: Callable[[Arguments, ToolContext], Reconciliation] | None = None
     compensate: Callable[[Arguments, Any, ToolContext], Any] | None = None
     is_available: Callable[[], bool] | None = None
     requires_runtime: bool = False
     path_arguments: tuple[str, ...] = ()
     recursive: bool = False
+    command_argument: str = ""
+    address_argument: str = ""
     context_parameters: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -148,10 +105,12 @@ class Tool:
                 f"tool {self.name} is declared quick but not read_only; only a tool that changes nothing may be quick"
             )
         known = self.parameters.get("properties", {})
-        for name in self.path_arguments:
-            if name not in known:
+        named = [("path_arguments", name) for name in self.path_arguments]
+        named += [("command_argument", self.command_argument), ("address_argument", self.address_argument)]
+        for declared, name in named:
+            if name and name not in known:
                 raise ToolDeclarationError(
-                    f"tool {self.name}: path_arguments names {name!r}, which is not a parameter; it has {sorted(known)}"
+                    f"tool {self.name}: {declared} names {name!r}, which is not a parameter; it has {sorted(known)}"
                 )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -199,6 +158,7 @@ class ToolOptions(TypedDict, total=False):
     name: str
     description: str
     arguments: type[BaseModel]
+    parameters: dict[str, Any]
     read_only: bool
     concurrency_safe: bool
     concurrency_key: Callable[[Arguments], str | None]
@@ -208,12 +168,15 @@ class ToolOptions(TypedDict, total=False):
     risk: Risk
     summarise: Callable[[Arguments], str]
     preview: Callable[[Arguments, ToolContext], str]
+    check: Callable[[Arguments], None]
     reconcile: Callable[[Arguments, ToolContext], Reconciliation]
     compensate: Callable[[Arguments, Any, ToolContext], Any]
     is_available: Callable[[], bool]
     requires_runtime: bool
     path_arguments: tuple[str, ...]
     recursive: bool
+    command_argument: str
+    address_argument: str
 
 
 @overload
@@ -223,9 +186,11 @@ def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[
 def tool(
     function: Callable[..., Any] | Tool | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of an annotated function: as a decorator, with or without options, or called on a function.
+    """Make a tool of an annotated function or of a class: as a decorator, with or without options, or called on one.
 
-    The schema comes from the signature, the descriptions from the docstring (Google style, `Args:`).
+    The schema comes from the signature, the descriptions from the docstring (Google style, `Args:`). With `arguments`,
+    a pydantic model, or `parameters`, a JSON schema, it comes from there, and the function gets the values by name.
+    A class says its options as attributes and works in its method `run`.
 
     Raises:
         ToolDeclarationError: A parameter has no annotation or one that JSON cannot carry; names the function, the
@@ -242,15 +207,36 @@ def tool(
 
 def _build(function: Callable[..., Any], options: ToolOptions) -> Tool:
     given: dict[str, Any] = dict(options)
-    model = given.pop("arguments", None)
+    if inspect.isclass(function):
+        function, said = read_class(function, ToolOptions.__annotations__)
+        given = {**said, **given}
+    model, schema = given.pop("arguments", None), given.pop("parameters", None)
+    if schema is not None:
+        return _with_schema(function, model, schema, given)
     declared = declare(function, ToolContext, model)
     text = parse_docstring(inspect.getdoc(function) or "").description
     return Tool(
         name=given.pop("name", None) or getattr(function, "__name__", ""),
         description=given.pop("description", None) or text,
-        parameters=clean_schema(declared.model.model_json_schema(by_alias=True)),
+        parameters=schema_of(declared.model),
         function=function,
         arguments=declared.model,
         context_parameters=declared.context_parameters,
+        **given,
+    )
+
+
+def _with_schema(function: Callable[..., Any], model: object, schema: Mapping[str, Any], given: dict[str, Any]) -> Tool:
+    if model is not None or schema.get("type") != "object":
+        raise ToolDeclarationError(
+            f"{place(function)}: `parameters` is the JSON schema of an object, and takes the place of `arguments`"
+        )
+    described = parse_docstring(inspect.getdoc(function) or "").description
+    return Tool(
+        name=given.pop("name", None) or getattr(function, "__name__", ""),
+        description=given.pop("description", None) or described,
+        parameters={"properties": {}, **schema},
+        function=function,
+        context_parameters=context_parameters(function, ToolContext),
         **given,
     )

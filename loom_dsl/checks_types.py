@@ -1,0 +1,124 @@
+"""Of which JSON types a value may be that an expression gives, as far as the document and the contracts tell."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loom_dsl.checks_reading import Reading, readings
+from loom_dsl.checks_slots import Slot
+from loom_dsl.checks_unit import Checked, Unit
+from loom_dsl.json_schema import schema_at
+from loom_dsl.nodes_flow import Approval, Join, Set
+from loom_dsl.nodes_work import Activity, AgentNode, Llm, Map, Tool
+
+Schema = Mapping[str, Any]
+Kinds = frozenset[str]
+"""Names of types as JSON schemas have them; all of them where nothing is known."""
+
+EVERY: Kinds = frozenset({"string", "boolean", "integer", "number", "array", "object", "null"})
+_OF_TYPES: Mapping[str, Kinds] = {
+    "str": frozenset({"string"}),
+    "bool": frozenset({"boolean"}),
+    "int": frozenset({"integer", "number"}),
+    "float": frozenset({"number", "integer"}),
+    "number": frozenset({"integer", "number"}),
+    "list": frozenset({"array"}),
+    "dict": frozenset({"object"}),
+    "null": frozenset({"null"}),
+}
+"""What a schema may call the types of expressions and of declared fields."""
+_OBJECTS = (Approval, AgentNode, Llm, Join, Set)
+_TEXTS = {(Llm, "text"), (Approval, "choice")}
+
+
+def whole(text: str) -> Reading | None:
+    """The expression that a text of a document consists of, without anything around it."""
+    found = readings(text)
+    alone = len(found) == 1 and text.startswith("${") and text.endswith("}") and text.count("${") == 1
+    return found[0] if alone else None
+
+
+def kinds_of_text(unit: Unit, checked: Checked, key: str, slot: Slot | None, text: str) -> Kinds:
+    """The types of a value whose document holds this text."""
+    reading = whole(text)
+    if reading is None:
+        return EVERY if "${secret:" in text else _OF_TYPES["str"]
+    return kinds_of(unit, checked, key, slot, reading)
+
+
+def kinds_of(unit: Unit, checked: Checked, key: str, slot: Slot | None, reading: Reading) -> Kinds:
+    """The types of an expression's value.
+
+    Args:
+        unit: The graph that it is in.
+        checked: The document.
+        key: The node that it is in.
+        slot: Where in that node, so that it is known what `result` is; None where that is not to be told.
+        reading: The expression.
+    """
+    if reading.type is not None:
+        return _OF_TYPES.get(reading.type, EVERY)
+    if reading.path is None or checked.shipped:
+        return EVERY
+    root, *keys = reading.path
+    if root == "input":
+        return _declared(unit.body.input, keys)
+    if root == "state" and set(unit.body.state) & set(keys):
+        return _declared(unit.body.state, keys) | {"null"}
+    if root == "nodes" and keys and keys[0] in unit.body.nodes:
+        return kinds_of_result(unit, checked, keys[0], keys[1:])
+    own = root == "result" and slot is not None and slot.after and not slot.items
+    return kinds_of_result(unit, checked, key, keys) if own else EVERY
+
+
+def kinds_of_type(name: str) -> Kinds:
+    """What a schema calls a type that a graph's `input` or `state` names."""
+    return _OF_TYPES.get(name, EVERY)
+
+
+def kinds_of_schema(schema: Schema, root: Schema) -> Kinds:
+    """The types that a schema allows; all where it names none."""
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if branches:
+        inner = [schema_at({**branch, "$defs": root.get("$defs", {})}, ()) for branch in branches]
+        return frozenset[str]().union(*(kinds_of_schema(branch, root) for branch in inner))
+    kind = schema.get("type")
+    if kind is None or "enum" in schema or "const" in schema:
+        return EVERY
+    named = {str(one) for one in kind} if isinstance(kind, list) else {str(kind)}
+    return frozenset(named | ({"integer"} if "number" in named else set()))
+
+
+def words(kinds: Kinds) -> str:
+    """Name types for people: ``text``, ``a number``, ``a list or null``."""
+    names = {
+        "string": "text",
+        "boolean": "true or false",
+        "integer": "a number",
+        "number": "a number",
+        "array": "a list",
+        "object": "an object",
+        "null": "null",
+    }
+    return " or ".join(dict.fromkeys(name for kind, name in names.items() if kind in kinds))
+
+
+def _declared(fields: Mapping[str, Any], keys: Sequence[str]) -> Kinds:
+    if len(keys) != 1 or keys[0] not in fields:
+        return EVERY
+    field = fields[keys[0]]
+    return _OF_TYPES.get(field.type, EVERY) | ({"null"} if getattr(field, "optional", False) else frozenset())
+
+
+def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] = ()) -> Kinds:
+    """The types of a node's result, or of what is in it under keys."""
+    node = unit.body.nodes[key]
+    if isinstance(node, Activity | Tool):
+        contract = checked.contract(node)
+        schema = contract.result if contract is not None else None
+        return EVERY if schema is None else kinds_of_schema(schema_at(schema, keys), schema)
+    several = (isinstance(node, Map) and not node.map.detach) or (isinstance(node, Join) and node.join.threads)
+    if several and not keys:
+        return _OF_TYPES["list"]
+    if isinstance(node, _OBJECTS) and not keys:
+        return _OF_TYPES["dict"]
+    return _OF_TYPES["str"] if len(keys) == 1 and (type(node), keys[0]) in _TEXTS else EVERY

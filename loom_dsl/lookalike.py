@@ -1,0 +1,56 @@
+"""Characters that hide, turn or imitate others, made visible: what people read must be what runs."""
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"[^\W\d_]+(?:[\d_]*[^\W\d_]+)*")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Control characters but tab and newline, what has no width, turns the direction, or ends lines in other ways."""
+_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_LIKE_LATIN = frozenset("аеорсухіјѕԁһӏԛԝвкмнтАВЕКМНОРСТХУІЈЅԌԚԜοαρντικυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
+"""Cyrillic and Greek letters that look like Latin ones."""
+_PUNCTUATION = {"\u2215": "/", "\u2044": "/", "\u29f8": "/", "\u2024": ".", "\uff0e": ".", "\uff0f": "/", "\u2010": "-",
+                "\u2011": "-", "\u2212": "-", "\u037e": ";", "\u01c3": "!", "\ua789": ":", "\u2236": ":"}  # fmt: skip
+
+
+def _script(letter: str) -> str:
+    if letter.isascii():
+        return "LATIN"
+    name = unicodedata.name(letter, "UNKNOWN")
+    return name.partition(" ")[0]
+
+
+def mixes_scripts(text: str) -> bool:
+    """Whether a word of a text has letters of several scripts, such as a Cyrillic one in a Latin word."""
+    return any(len({_script(letter) for letter in word[0] if letter.isalpha()}) > 1 for word in _WORD.finditer(text))
+
+
+def revealed(text: str) -> str:
+    """Write as ``\\u0430`` what does not look like what it is.
+
+    That is: control characters but tab and newline, characters without width and those that turn the direction,
+    spaces that are none, letters of another script in a Latin word, and punctuation that looks like ASCII's.
+    """
+    if text.isascii() and not _HIDDEN.search(text):
+        return text
+    plain = all(_script(letter) == "LATIN" or letter in _LIKE_LATIN for letter in text if letter.isalpha())
+    text = _WORD.sub(lambda word: _revealed_word(word[0], plain), text)
+    text = "".join(_escape(c) if c in _PUNCTUATION or _SPACES.match(c) else c for c in text)
+    return _HIDDEN.sub(lambda found: _escape(found[0]), text)
+
+
+def _revealed_word(word: str, plain: bool) -> str:
+    """A word of one script stays, unless each letter could be a Latin one and nothing else of that script is there."""
+    scripts = {_script(letter) for letter in word if letter.isalpha()}
+    if "LATIN" in scripts and len(scripts) > 1:
+        return "".join(_escape(c) if c.isalpha() and _script(c) != "LATIN" else c for c in word)
+    if plain and "LATIN" not in scripts and all(c in _LIKE_LATIN for c in word if c.isalpha()):
+        return "".join(_escape(c) if c in _LIKE_LATIN else c for c in word)
+    return word
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode()

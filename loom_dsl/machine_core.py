@@ -1,0 +1,136 @@
+"""What every part of the machine uses: its state, its commands, what it tells, and how the run's state changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from loom_dsl.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.machine_state import CHILD, RUNNING, TIMING, WAITING, MachineState, Token
+from loom_dsl.parts import Node
+from loom_dsl.plan import Plan
+from loom_dsl.scope import names_at
+from loom_dsl.states import TRANSITIONS, RunState
+
+ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
+SideWork = Callable[[Any, ActivityFailed | None], None]
+"""Takes the result of an activity that belongs to no token, or its failure."""
+
+
+class Core:
+    """A plan, a state, and the commands that follow from an input.
+
+    Attributes:
+        plan: What to interpret.
+        state: Where it stands; JSON through `MachineState.to_json`.
+        job: The job's id.
+    """
+
+    def __init__(self, plan: Plan, state: MachineState, job: str) -> None:
+        self.plan, self.state, self.job = plan, state, job
+        self.commands: list[Command] = []
+        self.side_work: dict[str, SideWork | None] = {}
+        """Activities in flight that belong to no token, such as flushes, and who takes their results."""
+        self.free_items: dict[str, tuple[int, set[int]]] = {}
+        """What `admitted` has found out about maps in progress; derived, so not part of the state."""
+        self.draining = self.holding = False
+        self.at_boundary = False
+        self.yielded = False
+        self.watched = False
+        """Whether a timer runs for the time that the job may be active."""
+        self.spun = 0
+        """Nodes entered in this run since anything happened outside."""
+        self.over = False
+
+    def in_flight(self) -> bool:
+        """Whether an activity is running."""
+        return bool(self.side_work) or any(token.status == RUNNING for token in self.state.tokens.values())
+
+    def at_work(self) -> bool:
+        """Whether an activity or a child job is running."""
+        return self.in_flight() or any(token.status == CHILD for token in self.state.tokens.values())
+
+    def between_runs(self) -> bool:
+        """Whether this run is about to end, so that nothing new may be issued."""
+        return self.draining or self.at_boundary
+
+    def command(self, command: Command) -> None:
+        """Issue a command; an activity takes the events that wait for a carrier along."""
+        if isinstance(command, RunActivity) and command.carries:
+            command.events.extend(self.state.outbox.attach(command.at))
+        self.commands.append(command)
+
+    def emit(self, kind: str, /, **data: Any) -> None:
+        """Tell observers something; the event travels with the next activity."""
+        turn = self.state.turn.turn_counter if self.state.turn else 0
+        self.state.outbox.add({"t": kind, "n": turn, **data})
+
+    def answer(self, to: str | None, verdict: str, message: str = "") -> None:
+        """Answer an update; a signal has nobody to answer to."""
+        if to is not None:
+            self.command(Answer(to=to, verdict=verdict, message=message))
+
+    def node(self, token: Token) -> Node:
+        """The node that a token is at."""
+        return self.plan.node(self.state.frames[token.frame].graph, token.node)
+
+    def names(self, token: Token) -> dict[str, Any]:
+        """What an expression at this token may read."""
+        return names_at(self, token)
+
+    def mapped(self, token: Token, slot: str, value: Any, names: dict[str, Any] | None = None) -> Any:
+        """Evaluate a mapping of a token's node.
+
+        Raises:
+            ExpressionError: It fails.
+        """
+        graph = self.state.frames[token.frame].graph
+        return self.plan.template(graph, token.node, slot, value).evaluate(names or self.names(token))
+
+    def leave_phase(self) -> None:
+        """Tell that the phase is over in which the last token was."""
+        if self.state.phase:
+            self.emit("phase_end", name=self.state.phase)
+            self.state.phase = ""
+
+    def enter_phase(self, phase: str) -> None:
+        """Tell that another phase begins."""
+        self.leave_phase()
+        self.state.phase = phase
+        self.emit("phase_start", name=phase)
+
+    def update_state(self) -> None:
+        """Find out the run's state from where the tokens are (mission B1)."""
+        if self.between_runs():
+            return
+        now = RunState(self.state.run_state)
+        waiting = any(token.status == WAITING for token in self.state.tokens.values())
+        running = any(token.status == RUNNING for token in self.state.tokens.values())
+        running = running or any(token.status in (CHILD, TIMING) for token in self.state.tokens.values())
+        at_work = RunState.RUNNING if self.state.turn is None else RunState.TOOL_RUNNING
+        if now is at_work and waiting and not running:
+            self.enter_state(RunState.AWAITING_HUMAN)
+        elif now is RunState.AWAITING_HUMAN and (running or not waiting) and not self.state.ending:
+            self.enter_state(at_work)
+
+    def enter_state(self, new: RunState) -> None:
+        """Change the run's state where the table has that change; tell observers."""
+        old = RunState(self.state.run_state)
+        if new in TRANSITIONS[old]:
+            self.state.run_state = new.value
+            # The frames go with the job, so its last event of all keeps which way it went.
+            visits = {"visits": self.state.frames[""].visits} if new in ENDED and self._tells_visits() else {}
+            self.emit("state", **{"from": old.value, "state": new.value}, **visits)
+
+    def _tells_visits(self) -> bool:
+        return self.state.turn is None and "" in self.state.frames
+
+    def tick(self, now: float) -> None:
+        """Time has passed; a turn counts it unless the job is paused or only waits for people."""
+        state = self.state
+        if state.turn is not None and state.last and not self.idle() and now > state.last:
+            passed = round((now - state.last) * 1000)
+            state.turn = state.turn.model_copy(update={"active_ms": state.turn.active_ms + passed})
+        state.last = max(now, state.last)
+
+    def idle(self) -> bool:
+        """Whether the job is paused, or only waits for people: that time does not count."""
+        return self.state.paused is not None or self.state.run_state == RunState.AWAITING_HUMAN

@@ -1,0 +1,96 @@
+"""Fields of a node that stand where they do not belong: what they go with, and where they would."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from loom_dsl.nodes import NODE_KINDS, kind_of
+from loom_dsl.parts import Node
+
+Suggest = Callable[[str, set[str]], str]
+_KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function", "run", "action", "step", "task"})
+"""What other languages have for what a node does."""
+
+
+_ALIASES = {
+    **dict.fromkeys(("args", "arguments", "params", "parameters", "inputs", "input"), "with"),
+    **dict.fromkeys(("on_error", "error", "errors", "catches"), "catch"),
+    **dict.fromkeys(("concurrency", "parallel", "max_concurrency", "parallelism"), "window"),
+    **dict.fromkeys(("goto", "then", "to", "transition"), "next"),
+    **dict.fromkeys(("compensation", "rollback", "undo"), "compensate"),
+}
+"""What fields are called in other languages, and here."""
+_BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
+
+
+_ALIASES = {
+    **dict.fromkeys(("args", "arguments", "params", "parameters", "inputs", "input"), "with"),
+    **dict.fromkeys(("on_error", "error", "errors", "catches"), "catch"),
+    **dict.fromkeys(("concurrency", "parallel", "max_concurrency", "parallelism"), "window"),
+    **dict.fromkeys(("goto", "then", "to", "transition"), "next"),
+    **dict.fromkeys(("compensation", "rollback", "undo"), "compensate"),
+}
+"""What fields are called in other languages, and here."""
+_BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
+_SELDOM = frozenset({"phase", "state", "carrier", "events", "inbox"})
+"""Fields that graphs of Loom itself use."""
+
+
+def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Suggest) -> tuple[str, str] | None:
+    """Say what is wrong with a field of a node that the node's kind does not have, and what to do.
+
+    Args:
+        data: The document.
+        path: Where the field stands.
+        suggest: Asks for a name that is meant: ``suggest(word, candidates)`` gives a sentence, or nothing.
+
+    Returns:
+        Message and advice; None where the schema's own words are the better ones.
+    """
+    found = _node(data, path)
+    if found is None:
+        return None
+    node, (*inner, field) = found
+    kind = kind_of(node)
+    if inner:
+        if len(inner) == 1 and field in _fields(Node):
+            return f"`{field}` is no field of `{inner[0]}`", f"write it beside `{inner[0]}`, not in it"
+        window = inner == ["map"] and _ALIASES.get(str(field)) == "window"
+        return (f"unknown field `{field}`", "write `window`") if window else None
+    kinds = [f"`{name}`" for name, model in NODE_KINDS.items() if field in _fields(model)]
+    if kinds:
+        has = "a node that only chooses the way" if kind == Node.kind else f"`{kind}`"
+        return f"`{field}` does not go with {has}", f"it goes with {', '.join(kinds)}"
+    if field in _KIND_WORDS and kind == Node.kind:
+        known = ", ".join(f"`{name}`" for name in ("tool", "agent", "llm", "approval", "map", "end", "fail"))
+        advice = f"a node's kind is the key that it has: `activity: MODULE:FUNCTION`, or {known}, …"
+        return f"unknown field `{field}`", advice
+    fields = _fields(NODE_KINDS.get(kind, Node)) | (set(NODE_KINDS) if kind == Node.kind else set())
+    return _unknown(str(field), fields, suggest)
+
+
+def _unknown(field: str, known: set[str], suggest: Suggest) -> tuple[str, str]:
+    """What is said of a field that no node has, by those that this kind of node has."""
+    if field in _BEFORE:
+        return f"unknown field `{field}`", "an edge is said where it begins: give the node before this one `next: …`"
+    alias = _ALIASES.get(field, "")
+    if alias in known:
+        return f"unknown field `{field}`", f"write `{alias}`"
+    hint = suggest(field, known)
+    listed = ", ".join(sorted(known - _SELDOM))
+    return (f"unknown field `{field}`; {hint}", "") if hint else (f"unknown field `{field}`", f"known fields: {listed}")
+
+
+def _node(data: Any, path: Sequence[str | int]) -> tuple[Mapping[str, Any], Sequence[Any]] | None:
+    """The node that a path leads into, and the rest of the path; None when it leads into none."""
+    start = 2 if path[:1] == ("graphs",) else 0
+    if path[start : start + 1] != ("nodes",) or len(path) < start + 3:
+        return None
+    for part in path[: start + 2]:
+        data = data[part]
+    return (data, path[start + 2 :]) if isinstance(data, dict) else None
+
+
+def _fields(model: type[BaseModel]) -> set[str]:
+    return {info.alias or name for name, info in model.model_fields.items()}

@@ -1,0 +1,138 @@
+"""What a policy looks at in a tool and one call of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_dsl.domains import host_of
+from loom_dsl.errors import LoomError
+from loom_dsl.paths import normal_path
+from loom_dsl.permission_rules import Call
+from loom_dsl.shell import ShellReading
+from loom_dsl.tools import Risk, Tool
+
+COMMAND_ARGUMENTS = {"execute_bash": "command"}
+"""The arguments of Loom's own tools that hold a command line."""
+ADDRESS_ARGUMENTS = {"network_request": "url"}
+"""The arguments of Loom's own tools that hold an address."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolTraits:
+    """What a policy looks at in a tool and one call of it.
+
+    Attributes:
+        name: What the model calls it.
+        read_only: It changes nothing.
+        builtin: It is one of Loom's own.
+        risk: How much it can do.
+        paths: What this call touches, relative to the working directory; several spellings of one place (as written,
+            and with symbolic links followed) may be given. None: the tool has no paths.
+        recursive: The paths are directories of which the whole tree is touched.
+        reference: `module:function`, when that is how the agent names it.
+        listed: The agent names it in `tools:`.
+        command: What its command line would run; None: it has none, or nobody could read it.
+        command_argument: The argument that holds it; empty: the tool runs no commands.
+        mentions: Paths that the words of the command name.
+        hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
+    """
+
+    name: str
+    read_only: bool
+    builtin: bool
+    risk: Risk = Risk.MEDIUM
+    paths: tuple[str, ...] | None = None
+    recursive: bool = False
+    reference: str = ""
+    listed: bool = True
+    command: ShellReading | None = None
+    command_argument: str = ""
+    mentions: tuple[str, ...] = ()
+    hosts: tuple[str | None, ...] | None = None
+
+    def call(self, arguments: Mapping[str, Any]) -> Call:
+        """Give what rules are held against."""
+        names = tuple(filter(None, (self.name, self.reference)))
+        return Call(
+            names,
+            arguments,
+            self.paths,
+            self.recursive,
+            self.command,
+            self.command_argument,
+            self.mentions,
+            self.hosts,
+        )
+
+
+def traits_of(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    *,
+    builtin: bool,
+    working_dir: str | None = None,
+    real_path: Callable[[str], str] | None = None,
+    reference: str = "",
+    listed: bool = True,
+    read_command: Callable[[str], ShellReading] | None = None,
+) -> ToolTraits:
+    """Describe a call of a tool to `decide`.
+
+    Args:
+        tool: The tool.
+        arguments: Its validated arguments.
+        builtin: It is one of Loom's own.
+        working_dir: Absolute paths below it are made relative.
+        real_path: Follows symbolic links, so that a link does not lead around a rule; a place it gives is added.
+        reference: `module:function`, when that is how the agent names it.
+        listed: The agent names it in `tools:`.
+        read_command: Reads a command line. Without it, a call that runs one is covered by no rule with a specifier.
+    """
+    paths = _paths(tool, arguments, working_dir) if tool.path_arguments else None
+    if paths is not None and real_path is not None:
+        paths += [real_path(path) for path in list(paths) if normal_path(path) is not None]
+    argument = tool.command_argument or (COMMAND_ARGUMENTS.get(tool.name, "") if builtin else "")
+    line = arguments.get(argument) if argument else None
+    command = read_command(line) if read_command and isinstance(line, str) else None
+    address = tool.address_argument or (ADDRESS_ARGUMENTS.get(tool.name, "") if builtin else "")
+    return ToolTraits(
+        name=tool.name,
+        read_only=tool.read_only,
+        builtin=builtin,
+        risk=tool.risk,
+        paths=None if paths is None else tuple(dict.fromkeys(paths)),
+        recursive=tool.recursive,
+        reference=reference,
+        listed=listed,
+        command=command,
+        command_argument=argument,
+        mentions=_mentioned(command, working_dir, real_path),
+        hosts=(host_of(arguments.get(address)),) if address else None,
+    )
+
+
+def _mentioned(
+    command: ShellReading | None, working_dir: str | None, real_path: Callable[[str], str] | None
+) -> tuple[str, ...]:
+    """List the paths inside the working directory that the words of a command could name."""
+    words = {word for words in (command.commands if command else ()) for word in words if word}
+    spelled = {text for word in words for text in (word, word.partition("=")[2], word.lstrip("<>@")) if text}
+    inside = {path for path in (normal_path(text, working_dir) for text in spelled) if path is not None}
+    if real_path is not None:
+        inside |= {place for place in (_followed(real_path, path) for path in inside) if place is not None}
+    return tuple(sorted(inside))
+
+
+def _followed(real_path: Callable[[str], str], path: str) -> str | None:
+    try:
+        return real_path(path)
+    except LoomError:
+        return None
+
+
+def _paths(tool: Tool, arguments: Mapping[str, Any], working_dir: str | None) -> list[str]:
+    """List the paths that a call names; one that leads out stays as it is, so that it is refused by name."""
+    values = [arguments.get(name) for name in tool.path_arguments]
+    named = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    found = [(item, normal_path(item, working_dir)) for item in named if isinstance(item, str)]
+    return [item if normal is None else normal for item, normal in found]
