@@ -2,19 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    FailureError,
-    TimeoutError,
-    is_cancelled_exception,
-)
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+from workflows.arrivals import read_move, read_signal
+from workflows.carriers import Carriers, Happened, StretchOver, Told
+from workflows.children import Children, report
+from workflows.firing import begin
+from workflows.moving import PATIENCE, Asked, Moving
 
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.commands import (
@@ -22,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
         ActivityFailed,
         Answer,
         CancelActivity,
+        CancelChild,
         CancelTimer,
         Command,
         Drain,
@@ -32,30 +31,31 @@ with workflow.unsafe.imports_passed_through():
         Proceed,
         RunActivity,
         SignalReceived,
+        StartChild,
         Started,
         StartTimer,
-        TimerFired,
+        TooLarge,
         TurnEnded,
+        Yielded,
     )
     from loom_dsl.errors import LoomError
     from loom_dsl.machine import Machine
     from loom_dsl.machine_state import MachineState
     from loom_dsl.plan import ENGINE, Plan, PlanText
     from loom_dsl.status import status_of
-    from loom_dsl.steering import CONTROL, LARGEST_PAYLOAD
-    from loom_dsl.wire import read_payload
+    from loom_dsl.steering import CONTROL
+    from loom_dsl.wire import LARGEST_STATE, size_of
 
-NAME = "loom.graph"
-LOCAL_TIMEOUT = timedelta(milliseconds=500)
-"""A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
-HEARTBEAT = 5.0
-"""Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
+NAME, MIGRATE = "loom.graph", "loom.migrate"
 FOLD_SECONDS, FOLD_EVENTS = 1.0, 512
 FEWEST_EVENTS = 128
 """`adaptive` folds turns into a run until it is as old as the server's floor for continue-as-new and has so many
 events that another run is worth its cost; at the latest when it has `FOLD_EVENTS`."""
 MOST_EVENTS, MOST_BYTES = 8_000, 8 * 1024 * 1024
 """A run that grows beyond this continues as new in the middle of a turn; the server kills at 51,200 and 50 MiB."""
+
+PIN_RETRY = (0, 1.0, 2.0, 60.0)
+"""Without an end: a job that cannot write down its plan does nothing that could fail."""
 
 
 @workflow.defn(name=NAME, failure_exception_types=[LoomError])
@@ -64,15 +64,16 @@ class GraphWorkflow:
 
     @workflow.init
     def __init__(self, envelope: dict[str, Any], plan: PlanText) -> None:
-        self._queue: list[Input] = []
+        self._queue: list[Happened | Asked] = []
         self._machine: Machine | None = None
         self._answers: dict[str, dict[str, str]] = {}
         self._slots = 0
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._begun: set[str] = set()
         self._leaving = False
         self._finished: Finish | Failure | None = None
+        self._over = False
         self._done = 0
+        self._told: list[Any] = []
+        self._moving = Moving(self._answers)
 
     @workflow.run
     async def run(self, envelope: dict[str, Any], plan: PlanText) -> Any:
@@ -81,36 +82,105 @@ class GraphWorkflow:
             raise ApplicationError(
                 f"the job needs engine {envelope.get('engine')}, this worker has {ENGINE}", type="plan_error"
             )
+        if "order" in envelope:
+            envelope["state"] = await begin(envelope.pop("order"), self._abort_by_temporal)
         self._machine = Machine(
             Plan.load(plan.text), MachineState.from_json(envelope["state"]), workflow.info().workflow_id
         )
         self._steps = envelope.get("steps")
-        self._queue.insert(0, Started(now=workflow.time()))
+        self._carriers = Carriers(self._machine, self._queue)
+        self._children = Children(self._machine, self._queue, self._carriers, envelope)
+        once = {name: envelope.pop(name) for name in ("pin", "told") if name in envelope}
+        if "pin" in once:
+            await self._pin()
+        # What the last stretch of the run before found out of this one's turn.
+        told = [Told(outcome) for outcome in once.get("told", [])]
+        self._queue[:0] = [Started(now=workflow.time()), *told]
         while self._finished is None:
             while self._queue:
-                self._feed(self._queue.pop(0))
+                self._take(self._queue.pop(0))
             if self._finished is not None:
                 break
-            if self._leaving and workflow.all_handlers_finished():
-                workflow.continue_as_new(args=[{**envelope, "state": self._machine.state.to_json()}, plan])
+            self._carriers.begin()
+            self._children.forget()
+            if self._leaving:
+                self._moving.settle(self._machine)
+                if self._may_leave():
+                    self._leave(envelope, plan)
+                    continue
             await self._wait()
+        self._over = True
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if "parent" in envelope:
+            await report(envelope["parent"], self._finished)
         return self._end(self._finished)
 
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Take every signal, whatever its name and shape; the machine judges it."""
-        self._queue.append(self._read(name, args))
+        self._queue.append(read_signal(name, args))
 
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, args: Sequence[RawValue]) -> dict[str, str]:
-        """Take a decision or a control and answer what became of it."""
+        """Take a decision or a control, or move the job to another plan, and answer what became of it."""
         self._slots += 1
         slot = f"u{self._slots}"
+        if name == MIGRATE:
+            return await self._migrated(slot, args)
         names = {"loom.decide": "loom.decision", "loom.steer": CONTROL}
-        self._queue.append(self._read(names.get(name, name), args, slot))
-        await workflow.wait_condition(lambda: slot in self._answers)
-        return self._answers.pop(slot)
+        self._queue.append(read_signal(names.get(name, name), args, slot))
+        return await self._answer(slot)
+
+    async def _migrated(self, slot: str, args: Sequence[RawValue]) -> dict[str, str]:
+        """Wait until the job can go to another plan with its next run; say whether it does, or what it waits for."""
+        move, problem = read_move(args)
+        if move is None:
+            return {"verdict": "invalid", "message": problem}
+        self._queue.append(Asked(slot, move))
+        try:
+            await workflow.wait_condition(lambda: slot in self._answers or self._over, timeout=PATIENCE)
+        except TimeoutError:
+            return self._moving.waits(self._machine)
+        return await self._answer(slot)
+
+    async def _answer(self, slot: str) -> dict[str, str]:
+        """Wait for what the loop answers; when the job has ended, it takes nothing more."""
+        await workflow.wait_condition(lambda: slot in self._answers or self._over)
+        return self._answers.pop(slot, {"verdict": "ended", "message": "the job has ended"})
+
+    async def _pin(self) -> None:
+        """Write down which plan the job runs now, before another of its activities reads that."""
+        assert self._machine is not None
+        arguments = {"plan": self._machine.plan.hash}
+        pin = RunActivity(at="~pin", activity="loom.job.pin", arguments=arguments, retry=PIN_RETRY)
+        while True:
+            try:
+                await self._carriers.result_of(pin)
+                return
+            except (FailureError, asyncio.CancelledError) as error:
+                if not is_cancelled_exception(error):
+                    raise
+                self._abort_by_temporal()
+
+    def _leave(self, envelope: dict[str, Any], plan: PlanText) -> None:
+        """Continue as new. A job whose state is too large for that ends in this run."""
+        following = self._following(envelope, plan)
+        size = size_of(following[0]["state"])
+        if size > LARGEST_STATE:
+            self._leaving = False
+            return self._feed(TooLarge(now=workflow.time(), size=size, most=LARGEST_STATE))
+        if size + size_of(following[0].get("told")) > LARGEST_STATE:
+            following[0].pop("told", None)  # it is found out again
+        workflow.continue_as_new(args=list(following))
+
+    def _following(self, envelope: dict[str, Any], plan: PlanText) -> tuple[dict[str, Any], PlanText]:
+        """What the next run is started with."""
+        assert self._machine is not None
+        moved = self._moving.following(self._machine)
+        if moved is not None:
+            return {**envelope, "state": moved[0], "pin": True}, moved[1]
+        told = {"told": self._told} if self._told and self._machine.at_boundary else {}
+        return {**envelope, "state": self._machine.state.to_json(), **told}, plan
 
     @workflow.query(name="loom.status")
     def status(self) -> dict[str, Any]:
@@ -119,15 +189,52 @@ class GraphWorkflow:
 
     # -- the loop ----------------------------------------------------------------------------------
 
+    def _may_leave(self) -> bool:
+        # What began since the run was drained, such as telling of an escalation, ends in it: no other run knows of it.
+        at_work = self._children.under_way or (self._machine is not None and self._machine.in_flight())
+        return self._leaving and workflow.all_handlers_finished() and not at_work
+
     async def _wait(self) -> None:
         try:
-            await workflow.wait_condition(
-                lambda: bool(self._queue) or (self._leaving and workflow.all_handlers_finished())
-            )
+            await workflow.wait_condition(lambda: bool(self._queue) or self._may_leave())
         except asyncio.CancelledError:
-            # Temporal's own cancel means abort; the job settles what is open before it ends.
-            abort = {"op": "abort", "by": "temporal", "reason": "the workflow was cancelled"}
-            self._queue.append(SignalReceived(now=workflow.time(), name=CONTROL, payload=abort))
+            self._abort_by_temporal()
+
+    def _abort_by_temporal(self) -> None:
+        """Temporal's own cancel means abort; the job settles what is open before it ends."""
+        abort = {"op": "abort", "by": "temporal", "reason": "the workflow was cancelled"}
+        self._queue.append(SignalReceived(now=workflow.time(), name=CONTROL, payload=abort))
+
+    def _move(self, asked: Asked) -> None:
+        assert self._machine is not None
+        drain = self._moving.begin(self._machine, asked)
+        if drain is not None:
+            self._feed(drain)
+
+    def _take(self, happened: Happened | Asked) -> None:
+        match happened:
+            case Asked():
+                self._move(happened)
+            case StretchOver():
+                self._carriers.end_stretch(happened)
+            case Told() if self._leaving:
+                self._told.append(happened.outcome)
+            case Told():
+                told = self._carriers.believed(happened)
+                if told is not None:
+                    self._happened(told)
+            case SignalReceived(name="loom.child"):
+                self._happened(self._children.vouched(happened))
+            case _:
+                self._happened(happened)
+
+    def _happened(self, happened: Input) -> None:
+        self._done += isinstance(happened, ActivityDone | ActivityFailed)
+        # Before it is taken, or what it sets off would run in this run too. Timers, signals and child jobs make a
+        # history long just as activities do.
+        if self._is_large():
+            self._feed(Drain(now=workflow.time()))
+        self._feed(happened)
 
     def _feed(self, happened: Input) -> None:
         assert self._machine is not None
@@ -137,40 +244,30 @@ class GraphWorkflow:
     def _obey(self, command: Command) -> None:
         match command:
             case RunActivity():
-                self._tasks[command.at] = asyncio.create_task(self._activity(command))
-            case StartTimer(at=at, when=when):
-                self._tasks["timer:" + at] = asyncio.create_task(self._timer(at, when))
+                self._carriers.run(command)
+            case StartTimer() | CancelTimer():
+                self._carriers.set_timer(command)
             case CancelActivity(at=at):
-                self._cancel_activity(at)
-            case CancelTimer(at=at):
-                self._cancel_timer(at)
+                self._carriers.cancel(at)
+            case StartChild() | CancelChild():
+                self._children.obey(command)
             case TurnEnded(policy=policy):
                 if self._should_leave(policy):
                     self._leaving = True
                 else:
                     self._queue.insert(0, Proceed(now=workflow.time()))
-            case Drained():
-                self._leaving = True
+            case Drained() | Yielded():
+                self._pause(command)
             case Answer(to=to, verdict=verdict, message=message):
                 self._answers[to] = {"verdict": verdict, "message": message}
             case Finish() | Failure():
                 self._finished = command
 
-    def _cancel_activity(self, at: str) -> None:
-        task = self._tasks.get(at)
-        if task is None:
-            return
-        task.cancel()
-        if at not in self._begun:
-            # A task that is cancelled before its first step never takes one, so it cannot report.
-            del self._tasks[at]
-            now = workflow.time()
-            self._queue.append(ActivityFailed(now=now, at=at, code="cancelled", message="cancelled", cancelled=True))
-
-    def _cancel_timer(self, at: str) -> None:
-        task = self._tasks.pop("timer:" + at, None)
-        if task is not None:
-            task.cancel()
+    def _pause(self, command: Drained | Yielded) -> None:
+        if isinstance(command, Drained):
+            self._leaving = True
+        else:
+            self._carriers.yield_once()
 
     def _should_leave(self, policy: str) -> bool:
         info = workflow.info()
@@ -182,121 +279,16 @@ class GraphWorkflow:
         age = workflow.time() - info.start_time.timestamp()
         return length >= FOLD_EVENTS or (age >= FOLD_SECONDS and length >= FEWEST_EVENTS)
 
-    def _drain_if_large(self) -> None:
+    def _is_large(self) -> bool:
         assert self._machine is not None
         info = workflow.info()
         large = info.get_current_history_length() > MOST_EVENTS or info.get_current_history_size() > MOST_BYTES
-        if not self._machine.draining and (large or (self._steps and self._done >= self._steps)):
-            self._queue.append(Drain(now=workflow.time()))
-
-    # -- what runs beside the loop -----------------------------------------------------------------
-
-    async def _timer(self, at: str, when: float) -> None:
-        try:
-            await workflow.sleep(max(0.0, when - workflow.time()))
-        except asyncio.CancelledError:
-            return
-        finally:
-            self._tasks.pop("timer:" + at, None)
-        self._queue.append(TimerFired(now=workflow.time(), at=at))
-
-    async def _activity(self, command: RunActivity) -> None:
-        at = command.at
-        self._begun.add(at)
-        happened: Input
-        try:
-            result = await self._run_carrier(command)
-            happened = ActivityDone(now=workflow.time(), at=at, result=result)
-        except (FailureError, asyncio.CancelledError) as error:
-            code, message = _failure(error)
-            cancelled = is_cancelled_exception(error)
-            happened = ActivityFailed(now=workflow.time(), at=at, code=code, message=message, cancelled=cancelled)
-        finally:
-            self._tasks.pop(at, None)
-            self._begun.discard(at)
-        self._done += 1
-        # Before the result, or what the result sets off would run in this run too.
-        self._drain_if_large()
-        self._queue.append(happened)
-
-    async def _run_carrier(self, command: RunActivity) -> Any:
-        """Run an activity. What a worker says that has another store does not count; another one is asked."""
-        while True:
-            try:
-                return await self._attempts(command)
-            except FailureError as error:
-                if _failure(error)[0] != "wrong_store":
-                    raise
-            await workflow.sleep(5.0)
-
-    async def _attempts(self, command: RunActivity) -> Any:
-        assert self._machine is not None
-        turn = self._machine.state.turn
-        name = f"{turn.turn_counter if turn else 0}/{command.at}"
-        argument: dict[str, Any] = {"at": command.at, "with": command.arguments}
-        if turn is not None:
-            argument |= {"turn": turn.turn_counter, "session": turn.session_id}
-        if command.events:
-            argument["events"] = command.events
-        if command.carrier == "local":
-            try:
-                return await workflow.execute_local_activity(
-                    command.activity,
-                    argument,
-                    activity_id=name,
-                    start_to_close_timeout=min(LOCAL_TIMEOUT, timedelta(seconds=command.timeout)),
-                    retry_policy=RetryPolicy(maximum_attempts=1),
-                )
-            except (ActivityError, ApplicationError) as error:
-                # What a local activity raises comes bare; only a timeout and a cancellation come wrapped.
-                if is_cancelled_exception(error) or _is_final(error):
-                    raise
-        attempts, initial, backoff, longest = command.retry
-        return await workflow.execute_activity(
-            command.activity,
-            argument,
-            activity_id=name,
-            start_to_close_timeout=timedelta(seconds=command.timeout),
-            heartbeat_timeout=timedelta(seconds=command.heartbeat or HEARTBEAT),
-            retry_policy=RetryPolicy(
-                maximum_attempts=attempts,
-                initial_interval=timedelta(seconds=initial),
-                backoff_coefficient=backoff,
-                maximum_interval=timedelta(seconds=longest),
-            ),
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        )
+        return not self._machine.draining and bool(large or (self._steps and self._done >= self._steps))
 
     # -- edges -------------------------------------------------------------------------------------
-
-    def _read(self, name: str, args: Sequence[RawValue], slot: str | None = None) -> SignalReceived:
-        now = workflow.time()
-        if len(args) != 1:
-            problem = f"it takes one argument, and {len(args)} came"
-            return SignalReceived(now=now, name=name, payload=None, problem=problem, answer_to=slot)
-        payload = args[0].payload
-        encoding = payload.metadata.get("encoding", b"").decode("ascii", "replace")
-        value, problem = read_payload(payload.data, encoding, LARGEST_PAYLOAD)
-        return SignalReceived(now=now, name=name, payload=value, problem=problem, answer_to=slot)
 
     def _end(self, finished: Finish | Failure) -> Any:
         if isinstance(finished, Finish):
             return finished.result
         details = [finished.details] if finished.details is not None else []
         raise ApplicationError(finished.message, *details, type=finished.code, non_retryable=True)
-
-
-def _failure(error: BaseException) -> tuple[str, str]:
-    cause = error.cause if isinstance(error, ActivityError) and error.cause else error
-    if isinstance(cause, ApplicationError):
-        return cause.type or "activity_failed", cause.message
-    if isinstance(cause, TimeoutError):
-        return "timeout", f"no result in time ({cause.message})"
-    if isinstance(cause, (CancelledError, asyncio.CancelledError)):
-        return "cancelled", "cancelled"
-    return "activity_failed", str(cause)
-
-
-def _is_final(error: FailureError) -> bool:
-    cause = error.cause or error
-    return isinstance(cause, ApplicationError) and cause.non_retryable

@@ -1,0 +1,294 @@
+"""How what the machine commands is run: as remote activities, as local ones, as timers."""
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    TimeoutError,
+    TimeoutType,
+    is_cancelled_exception,
+)
+
+from workflows.sending import Sending
+
+with workflow.unsafe.imports_passed_through():
+    from loom_dsl.commands import (
+        ActivityDone,
+        ActivityFailed,
+        CancelTimer,
+        GoOn,
+        Input,
+        RunActivity,
+        StartTimer,
+        TimerFired,
+    )
+    from loom_dsl.machine import Machine
+    from loom_dsl.wire import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
+
+STRETCH = "loom.local"
+LOCAL_TIMEOUT = timedelta(milliseconds=500)
+"""A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
+STRETCH_TIMEOUT = timedelta(seconds=1)
+"""A stretch ends itself after half of this."""
+HEARTBEAT = 5.0
+"""Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a stretch of local executions tells of one of them."""
+
+    outcome: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StretchOver:
+    """A stretch has told everything.
+
+    Attributes:
+        begun: The executions that it began with.
+    """
+
+    begun: list[str]
+
+
+Happened = Input | Told | StretchOver
+
+
+class Carriers:
+    """Runs commands and puts what became of them into the queue of the workflow's loop."""
+
+    def __init__(self, machine: Machine, queue: list[Any]) -> None:
+        self._machine, self._queue, self.sending = machine, queue, Sending()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()
+        self._local: dict[str, RunActivity] = {}
+        """Local commands that have not reported: those of the stretch under way, and those for the next one."""
+        self._stretch: set[str] = set()
+        self._slow: set[str] = set()
+        self._unwanted: set[str] = set()
+        self._stretches = 0
+
+    def run(self, command: RunActivity) -> None:
+        """Run an activity. Local ones wait for `begin`, which runs those together that are there."""
+        if command.carrier == "local" and not command.at.startswith("~"):
+            self._local[command.at] = command
+        else:
+            self._start(command)
+
+    def begin(self) -> None:
+        """Begin a stretch of the local executions that wait; while there is one, others go on their own."""
+        waiting = [command for at, command in self._local.items() if at not in self._stretch]
+        if not waiting:
+            return
+        if self._stretch:
+            for command in waiting:
+                self._start(self._local.pop(command.at))
+            return
+        self._stretch = {command.at for command in waiting}
+        self._stretches += 1
+        turn = self._machine.state.turn
+        argument = {
+            "state": self._machine.state.to_json(),
+            "attached": self._machine.state.outbox.attached,
+            "busy": bool(self._machine.side_work),
+            "begin": [[command.activity, activity_argument(command, turn)] for command in waiting],
+        }
+        name = f"{turn.turn_counter if turn else 0}/~local#{self._stretches}"
+        self._tasks[name] = asyncio.create_task(self._run_stretch(name, argument, [c.at for c in waiting]))
+
+    def believed(self, told: Told) -> ActivityDone | ActivityFailed | None:
+        """Give what a stretch tells of an execution, if the machine has commanded just that."""
+        name, mark, verdict, *rest = told.outcome
+        at = name.partition("/")[2]
+        command = self._local.get(at)
+        if command is None or fingerprint(activity_argument(command, self._machine.state.turn)) != mark:
+            return None
+        if verdict == "slow":
+            self._slow.add(at)
+            return None
+        del self._local[at]
+        now = workflow.time()
+        if verdict == "done":
+            return ActivityDone(now=now, at=at, result=rest[0])
+        return ActivityFailed(now=now, at=at, code=rest[0], message=rest[1])
+
+    def end_stretch(self, over: StretchOver) -> None:
+        """Run what a stretch had begun and could not tell the end of on its own; what was slow, remotely."""
+        self._stretch = set()
+        for at in sorted({*over.begun, *self._slow} & set(self._local)):
+            command = self._local.pop(at)
+            if at in self._unwanted:
+                self._report_cancelled(at)
+            else:
+                self._start(dataclasses.replace(command, carrier="remote") if at in self._slow else command)
+        self._slow, self._unwanted = set(), set()
+
+    def cancel(self, at: str) -> None:
+        """Cancel an execution; it still reports. A stretch is not cancelled: it ends soon, and reports then."""
+        if at in self._stretch:
+            self._unwanted.add(at)
+            return
+        if self._local.pop(at, None) is not None:
+            return self._report_cancelled(at)
+        task = self._tasks.get(at)
+        if task is None:
+            return
+        task.cancel()
+        if at not in self._begun:
+            # A task that is cancelled before its first step never takes one, so it cannot report.
+            del self._tasks[at]
+            self._report_cancelled(at)
+
+    def set_timer(self, command: StartTimer | CancelTimer) -> None:
+        """Fire at a time, or not any more."""
+        name = "timer:" + command.at
+        earlier = self._tasks.pop(name, None)
+        if earlier is not None:
+            earlier.cancel()
+        if isinstance(command, StartTimer):
+            self._tasks[name] = asyncio.create_task(self._timer(command.at, command.when))
+
+    def yield_once(self) -> None:
+        """Let the workflow task end; go on in the next one."""
+        self._tasks["yield"] = asyncio.create_task(self._go_on())
+
+    async def _go_on(self) -> None:
+        await workflow.sleep(0.001)
+        self._queue.append(GoOn(now=workflow.time()))
+
+    def _report_cancelled(self, at: str) -> None:
+        now = workflow.time()
+        self._queue.append(ActivityFailed(now=now, at=at, code="cancelled", message="cancelled", cancelled=True))
+
+    def _start(self, command: RunActivity) -> None:
+        self._tasks[command.at] = asyncio.create_task(self._activity(command))
+
+    async def _timer(self, at: str, when: float) -> None:
+        try:
+            await workflow.sleep(max(0.0, when - workflow.time()))
+        except asyncio.CancelledError:
+            return
+        self._tasks.pop("timer:" + at, None)
+        self._queue.append(TimerFired(now=workflow.time(), at=at))
+
+    async def _run_stretch(self, name: str, argument: dict[str, Any], begun: list[str]) -> None:
+        told: list[list[Any]] = []
+        try:
+            told = await workflow.execute_local_activity(
+                STRETCH,
+                argument,
+                activity_id=name,
+                start_to_close_timeout=STRETCH_TIMEOUT,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
+        except FailureError:
+            pass  # whatever it was, each execution on its own will tell it
+        finally:
+            self._tasks.pop(name, None)
+        self._queue += [*map(Told, told), StretchOver(begun)]
+
+    async def _activity(self, command: RunActivity) -> None:
+        at = command.at
+        self._begun.add(at)
+        happened: Input
+        try:
+            result = await self.result_of(command)
+            happened = ActivityDone(now=workflow.time(), at=at, result=result)
+        except (FailureError, asyncio.CancelledError) as error:
+            code, message = failure_of(error, command)
+            cancelled = is_cancelled_exception(error)
+            happened = ActivityFailed(now=workflow.time(), at=at, code=code, message=message, cancelled=cancelled)
+        except Exception as error:
+            # Whatever it is: nobody sees it in a task, and a job that is told nothing waits for ever.
+            why = f"{command.activity} could not be run: {error}"
+            happened = ActivityFailed(now=workflow.time(), at=at, code="not_run", message=why)
+        finally:
+            self._tasks.pop(at, None)
+            self._begun.discard(at)
+        self._queue.append(happened)
+
+    async def result_of(self, command: RunActivity) -> Any:
+        """Run an activity. What a worker says that has another store, or not the tools, does not count."""
+        while True:
+            try:
+                return await self._attempts(command)
+            except FailureError as error:
+                if failure_of(error)[0] not in ("wrong_store", "missing_tools"):
+                    raise
+            await workflow.sleep(5.0)
+
+    async def _attempts(self, command: RunActivity) -> Any:
+        turn = self._machine.state.turn
+        name = f"{turn.turn_counter if turn else 0}/{command.at}"
+        argument = activity_argument(command, turn)
+        size = size_of(command.arguments)
+        if size > LARGEST_ARGUMENT:
+            why = f"{command.activity} would be given {size} bytes, and the engine carries {LARGEST_ARGUMENT}"
+            raise ApplicationError(f"{why}; give it a path, or a part", type="arguments_too_large", non_retryable=True)
+        if command.carrier == "local":
+            try:
+                return await workflow.execute_local_activity(
+                    command.activity,
+                    argument,
+                    activity_id=name,
+                    start_to_close_timeout=min(LOCAL_TIMEOUT, timedelta(seconds=command.timeout)),
+                    retry_policy=RetryPolicy(maximum_attempts=1),
+                )
+            except (ActivityError, ApplicationError) as error:
+                # What a local activity raises comes bare; only a timeout and a cancellation come wrapped.
+                if is_cancelled_exception(error) or _is_final(error):
+                    raise
+        await self.sending.room(size + size_of(command.events))
+        attempts, initial, backoff, longest = command.retry
+        return await workflow.execute_activity(
+            command.activity,
+            argument,
+            activity_id=name,
+            start_to_close_timeout=timedelta(seconds=command.timeout),
+            heartbeat_timeout=timedelta(seconds=command.heartbeat or HEARTBEAT),
+            retry_policy=RetryPolicy(
+                maximum_attempts=attempts,
+                initial_interval=timedelta(seconds=initial),
+                backoff_coefficient=backoff,
+                maximum_interval=timedelta(seconds=longest),
+            ),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+
+
+def failure_of(error: BaseException, command: RunActivity | None = None) -> tuple[str, str]:
+    """Give code and message of what an activity or a child raised; `command` is what had been commanded."""
+    cause = error.cause if isinstance(error, ActivityError) and error.cause else error
+    if isinstance(cause, ApplicationError):
+        return cause.type or "activity_failed", cause.message
+    if isinstance(cause, TimeoutError):
+        return "timeout", _lateness(cause, command)
+    if isinstance(cause, (CancelledError, asyncio.CancelledError)):
+        return "cancelled", "cancelled"
+    return "activity_failed", str(cause)
+
+
+def _lateness(error: TimeoutError, command: RunActivity | None) -> str:
+    """Say which limit an activity exceeded."""
+    if command is None:
+        return f"no result in time ({error.message})"
+    attempts = command.retry[0]
+    tried = f" ({attempts} attempts)" if attempts > 1 else ""
+    if error.type is TimeoutType.HEARTBEAT:
+        return f"its worker was not heard of for {command.heartbeat or HEARTBEAT:g} s{tried}"
+    return f"took longer than its timeout of {command.timeout:g} s{tried}"
+
+
+def _is_final(error: FailureError) -> bool:
+    cause = error.cause or error
+    return isinstance(cause, ApplicationError) and cause.non_retryable
