@@ -4,27 +4,39 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.service import TLSConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import activities
 import workflows
+from activities.allowed_secrets import AllowedSecrets
+from activities.approver_keys import ApproverKeys
 from activities.interceptor import Failures
+from activities.mcp.servers import Servers
 from activities.plan_claim import data_converter
 from activities.registration import activities_of
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
+from activities.webhooks.delivery import Deliveries, Links, no_links
+from activities.webhooks.relay import Relay
+from activities.webhooks.sending import Senders
 from loom_dsl.errors import ConfigurationError
+from loom_dsl.webhook_names import queue_of
 from loom_store.store import Store
 from workflows.graph import GraphWorkflow
+from workflows.webhooks import WebhookWorkflow
 
 PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 BEAT = timedelta(milliseconds=500)
+MOST_DELIVERIES = 20
+"""Messages of webhooks that are sent at once."""
 
 
 def check_packages() -> None:
@@ -82,6 +94,43 @@ def make_worker(
     )
 
 
+@asynccontextmanager
+async def delivering(
+    client: Client, store: Store, task_queue: str, senders: Senders, secrets: Mapping[str, str], links: Links = no_links
+) -> AsyncIterator[None]:
+    """Tell webhooks while this is open, apart from the work of jobs: on a queue and with activities of its own.
+
+    Args:
+        client: Of the worker's namespace.
+        store: Where messages wait.
+        task_queue: The worker's.
+        senders: Who is told; nobody, and this does nothing.
+        secrets: Names and values that no message has.
+        links: Makes the links of messages that ask somebody.
+    """
+    if not senders.by_name:
+        yield
+        return
+    relay = Relay(client, store, task_queue)
+    store.subscribe(senders.endpoints, relay.wake)
+    async with Worker(
+        client,
+        task_queue=queue_of(task_queue),
+        workflows=[WebhookWorkflow],
+        activities=Deliveries(store, senders, secrets, links).all,
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=MOST_DELIVERIES,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=2),
+    ):
+        relaying = asyncio.create_task(relay.run())
+        try:
+            yield
+        finally:
+            relaying.cancel()
+            store.subscribe((), lambda job, endpoint: None)
+
+
 async def serve(  # noqa: PLR0913 - the settings of a worker
     *,
     address: str,
@@ -93,6 +142,14 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     on_approval: str = "",
     secret_names: Sequence[str] = (),
     ready: str = "",
+    tls: TLSConfig | bool = False,
+    api_key: str | None = None,
+    mcp: Path | None = None,
+    approver_keys: ApproverKeys | None = None,
+    max_concurrent_activities: int = 100,
+    webhooks: Path | None = None,
+    links: Links = no_links,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what runs for at most ten seconds.
 
@@ -103,19 +160,38 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     check_packages()
     registry = ToolRegistry.load(modules=list(tools))
     with Store.open(store) as opened:
-        client = await Client.connect(address, namespace=namespace, data_converter=data_converter(opened))
-        secrets = {name: os.environ[name] for name in secret_names if os.environ.get(name)}
+        client = await Client.connect(
+            address, namespace=namespace, data_converter=data_converter(opened), tls=tls, api_key=api_key
+        )
+        allowed = AllowedSecrets.of(secret_names, os.environ)
+        secrets = dict(allowed.values)
         secrets |= {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
-        runtime = Runtime(opened, registry, root, on_approval, secrets)
+        senders = Senders.load(webhooks, os.environ)
+        secrets |= senders.secrets
+        servers = Servers.load(mcp, allowed)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        async with make_worker(client, runtime, task_queue):
+        async with (
+            Runtime(
+                opened,
+                registry,
+                root,
+                on_approval,
+                secrets,
+                allowed=allowed,
+                mcp=servers,
+                approver_keys=approver_keys,
+            ) as runtime,
+            delivering(client, opened, task_queue, senders, secrets, links),
+            make_worker(client, runtime, task_queue, max_concurrent_activities=max_concurrent_activities),
+        ):
             if ready:
                 print(ready, flush=True)
+            telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
-        await runtime.close()
+            telling.cancel()
 
 
 def main() -> None:

@@ -7,14 +7,15 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.mcp.catalogue import EMPTY, KEPT, Catalogue, current, tools_of
 from activities.observe import store_events
-from activities.registry import ToolRegistry
-from activities.runtime import MOST_FACTS, Call, JobFacts, Runtime
+from activities.runtime import Call, JobFacts, Run, Runtime, remember
 from activities.transcript import NOTE, Transcript
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
 from loom_dsl.errors import BlobMissing
+from loom_dsl.mcp import is_mcp
 from loom_dsl.messages import PROJECT_CONTEXT, legal_groups
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
@@ -37,10 +38,11 @@ class Assemble:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
-        self._stored: OrderedDict[str, str] = OrderedDict()
-        """By job: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
-        self._tasks: OrderedDict[str, int | None] = OrderedDict()
-        self._sizes: dict[tuple[str, ...], int] = {}
+        self._stored: OrderedDict[Run, str] = OrderedDict()
+        """By run: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
+        self._tasks: OrderedDict[Run, int | None] = OrderedDict()
+        self._sizes: dict[tuple[tuple[str, ...], bytes], int] = {}
+        self._offered: OrderedDict[Run, bytes] = OrderedDict()
 
     @activity.defn(name="loom.context.assemble")
     async def assemble(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -52,33 +54,33 @@ class Assemble:
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
         new = self._new_entries(call)
-        known = await self._transcript.messages(call.session, call.arguments["entries"])
+        session = await self._runtime.conversation(call.job)
+        known = await self._transcript.messages(session, call.arguments["entries"])
         project = next((text for text, _, role in reversed(known) if role == NOTE + PROJECT_CONTEXT), "")
-        system = system_message(facts.agent, facts, project)
+        catalogue, more = await self._catalogue(call, facts.agent)
+        system = system_message(facts.agent, facts, project, catalogue)
         end, name = call.arguments["entries"], digest(system)
-        if new or call.batches or self._stored.get(call.job) != name:
+        if new or call.batches or self._stored.get(call.run) != name:
             end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
-            self._stored[call.job] = name
-            if len(self._stored) > MOST_FACTS:
-                self._stored.popitem(last=False)
-        messages = await self._transcript.messages(call.session, end)
-        budget = facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent)
+            remember(self._stored, call.run, name)
+        messages = await self._transcript.messages(session, end)
+        budget = (
+            facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent, catalogue)
+        )
         heads = [{"role": role} for _, _, role in messages]
         task = await self._task(call)
         ranges = select_messages([size for _, size, _ in messages], budget, legal_groups(heads), task)
-        return {"entries": end, "context": {"system": name, "ranges": ranges}}
+        return {"entries": end, "context": {"system": name, "ranges": ranges, **more}}
 
     async def _task(self, call: Call) -> int | None:
         """The entry that states this job's task; it stays in the context however long the session gets."""
-        if call.job not in self._tasks:
+        if call.run not in self._tasks:
             entries = await self._runtime.store.read(
                 lambda tx: tx.read_entries(call.session, 0, call.arguments["entries"])
             )
             own = (e.seq for e in entries if e.job == call.job and e.head.get("role") == "user")
-            self._tasks[call.job] = next(own, None)
-            if len(self._tasks) > MOST_FACTS:
-                self._tasks.popitem(last=False)
-        return self._tasks[call.job]
+            remember(self._tasks, call.run, next(own, None))
+        return self._tasks[call.run]
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [
@@ -89,30 +91,44 @@ class Assemble:
             new.append(_New(f"{call.job}/{call.turn}/last", "system", LAST_TURN, ""))
         return new
 
-    def _tool_tokens(self, agent: Agent) -> int:
-        if agent.tools not in self._sizes:
-            specs = tool_specs(self._runtime.registry, agent) if agent.tools else ""
-            self._sizes[agent.tools] = estimate_tokens(specs)
-        return self._sizes[agent.tools]
+    async def _catalogue(self, call: Call, agent: Agent) -> tuple[Catalogue, dict[str, str]]:
+        """What MCP servers offer this turn, and its name for the turn's context, by which every later step goes."""
+        if not any(map(is_mcp, agent.tools)):
+            return EMPTY, {}
+        catalogue = await current(self._runtime, agent)
+        text = catalogue.dump()
+        if self._offered.get(call.run) != text:
+            await self._runtime.store.write(lambda tx: tx.put_blob(text))
+            remember(self._offered, call.run, text)
+        return catalogue, {KEPT: digest(text)}
+
+    def _tool_tokens(self, agent: Agent, catalogue: Catalogue) -> int:
+        key = agent.tools, catalogue.dump() if catalogue.tools else b""
+        if key not in self._sizes:
+            specs = tool_specs(self._runtime, agent, catalogue) if agent.tools else ""
+            self._sizes[key] = estimate_tokens(specs)
+        return self._sizes[key]
 
 
-def tool_specs(registry: ToolRegistry, agent: Agent) -> str:
+def tool_specs(runtime: Runtime, agent: Agent, catalogue: Catalogue) -> str:
     """Give the agent's tools as the JSON that a model reads.
 
     Raises:
         UserError: The worker does not have one of them.
     """
-    return json.dumps([registry.spec(tool) for tool in registry.resolve_all(agent.tools).values()])
+    return json.dumps([runtime.registry.spec(tool) for tool in tools_of(runtime, agent, catalogue).values()])
 
 
-def system_message(agent: Agent, facts: JobFacts, project: str = "") -> str:
+def system_message(agent: Agent, facts: JobFacts, project: str = "", catalogue: Catalogue = EMPTY) -> str:
     """Give the one leading system message.
 
     Raises:
         ContextLengthExceeded: The instructions alone are over the budget.
     """
-    names = [call_name(reference) for reference in agent.tools]
+    names = [call_name(reference) for reference in agent.tools if not is_mcp(reference)] + list(catalogue.tools)
     tools = f"Tools you may call now: {', '.join(names)}." if names else ""
+    if catalogue.missing:
+        tools = f"{tools} These do not answer, so their tools may fail: {', '.join(catalogue.missing)}.".strip()
     parts = [
         Component(name="base_instructions", content=agent.instructions, priority=ComponentPriority.CRITICAL),
         Component(

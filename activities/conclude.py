@@ -38,8 +38,9 @@ class Conclude:
         """Append the tool messages in call order, in one transaction."""
         call = Call.of(envelope)
         end, entries = await self._runtime.store.write(lambda tx: _append_results(tx, call))
+        session = await self._runtime.conversation(call.job)
         for seq, entry in enumerate(entries, end - len(entries)):
-            self._transcript.add(call.session, seq, dict(entry.head), entry.content)
+            self._transcript.add(session, seq, dict(entry.head), entry.content)
         return {"entries": end}
 
     @activity.defn(name="loom.job.result")
@@ -51,13 +52,22 @@ class Conclude:
 
 def _append_results(tx: Transaction, call: Call) -> tuple[int, list[NewEntry]]:
     store_events(tx, call)
-    entries = []
+    entries: list[NewEntry] = []
+    shown: list[NewEntry] = []
     for item, result in zip(call.arguments["calls"], call.arguments["results"], strict=True):
         head: dict[str, Any] = {"role": "tool", "tool_call_id": item["id"]}
         if result["status"] != "success":
             head[PRIVATE] = {"status": result["status"], "code": result["code"]}
+        elif result.get("output"):
+            head[PRIVATE] = {"output": result["output"]}
         content = tx.get_blob(result["content"]).decode()
         entries.append(NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn))
+        if result.get("images"):
+            # Not in the tool's message, which takes text only; after all of them, as the API wants it.
+            seen = {"role": "user", PRIVATE: {"images": result["images"]}}
+            words = f"What {item['name']} gave to look at (call {item['id']}):"
+            shown.append(NewEntry(kind="message", head=seen, content=words, job=call.job, turn=call.turn))
+    entries += shown
     return tx.append_entries(call.session, call.key, entries).end, entries
 
 
@@ -82,7 +92,8 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
         recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MOST_RECURSIONS:]}),
         partial=unfinished or given["status"] != "completed",
     )
-    dumped = result.model_dump(mode="json", exclude_defaults=True)
+    # A graph whose node this job is reads its answer, also an empty one.
+    dumped = {"answer": "", **result.model_dump(mode="json", exclude_defaults=True)}
     if tx.job(call.job) is not None:
         tx.update_job(call.job, result=dumped)
     return {"result": dumped, "content": name, "error": dumped.get("error")}

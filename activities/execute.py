@@ -1,17 +1,26 @@
 """Running a tool: what is not idempotent goes through the effect ledger and happens at most once."""
 
 import asyncio
+import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
 
+from activities.attempt import Attempt, Running
+from activities.effect_outcome import effect_key, outcome_of
+from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, this_process
+from activities.hooks import Hooks, hooked
 from activities.observe import store_events
-from activities.runtime import Call, JobFacts, Runtime
+from activities.progress import Progress
+from activities.runtime import Call, JobFacts, Run, Runtime
+from activities.services import services_of
 from activities.stages import Calls
+from activities.told import is_told
+from activities.tool_images import images_of, put_images
 from activities.tool_run import Raised, describe, run_function, text_of
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
@@ -24,7 +33,7 @@ from loom_dsl.errors import (
     UnreadableResult,
 )
 from loom_dsl.redaction import redact
-from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
+from loom_dsl.tools import Reconciliation, ToolContext
 from loom_store.rows import Effect
 from loom_store.transaction import Transaction
 
@@ -32,41 +41,16 @@ LARGEST_OUTPUT = 8 * 1024 * 1024
 """Characters of a tool's output that are kept."""
 LARGEST_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
+LARGEST_PROGRESS = 2_000
+"""Characters of a text that a tool tells while it works."""
 MOST_UNHEARD = 200
 """Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
+LEFT_ALONE = 1.0
+"""Seconds beyond its timeout after which a function is ended whose attempt was lost."""
+LARGEST_SUMMARY = 300
+"""Characters of what the ledger says of a call."""
 _SMALL = 64 * 1024
 _OVERLAP = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One attempt at one call."""
-
-    call: Call
-    facts: JobFacts
-    tool: Tool
-    arguments: Arguments
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A tool's function at work. It may outlive the attempt that began it; the next attempt then waits for it.
-
-    Attributes:
-        task: Gives what the function returns.
-        stop: Set when the function is to end.
-        until: When its time is up, by the event loop's clock.
-    """
-
-    task: asyncio.Task[Any]
-    stop: threading.Event
-    until: float
-
-    def end(self) -> None:
-        """Tell the function to end, and listen to it no longer."""
-        self.stop.set()
-        self.task.cancel()
 
 
 class Execute:
@@ -74,9 +58,13 @@ class Execute:
 
     def __init__(self, runtime: Runtime, calls: Calls) -> None:
         self._runtime, self._calls = runtime, calls
-        self._running: dict[str, _Running] = {}
+        self._running: dict[tuple[Run, str], Running] = {}
+        self._hooks = Hooks(runtime, calls)
+        self._unheard: set[asyncio.Task[None]] = set()
+        self._told = itertools.count()
 
     @activity.defn(name="loom.tool.execute")
+    @hooked("execute")
     async def execute(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Run the tool once. Every failure of a tool is a result, not a failure of the activity."""
         call = Call.of(envelope)
@@ -84,21 +72,20 @@ class Execute:
         started = time.monotonic()
         try:
             run = await self._prepare(call, facts)
-        except StoreError:
-            raise
         except LoomError as error:
+            if not is_told(error):
+                raise
             # An attempt before this one may have been let through: what it did counts, not what would be said now.
-            key = _key(call)
-            if await self._runtime.store.read(lambda tx: tx.effect(key)) is not None:
-                return await self._outcome(key)
-            return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
+            told = await self._runtime.store.write(lambda tx: outcome_of(tx, effect_key(call)))
+            return told or {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
         try:
-            silent = run.tool.quick and run.tool.idempotent and not call.batches
+            silent = run.tool.quick and not run.is_kept and not call.batches
             effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
-            if effect is not None and not effect.created and run.key not in self._running:
+            if effect is not None and not effect.created and run.place not in self._running:
                 return await self._earlier(run, effect)
             output = await self._run(run)
             name = await self._kept(run, output)
+            seen = {"images": await self._runtime.keep(lambda tx: put_images(tx, run.images))} if run.images else {}
         except UnreadableResult as error:
             message = self._masked(error.message)
             await self._kept(run, message, note=UnreadableResult.code)
@@ -107,23 +94,23 @@ class Execute:
             raise
         except LoomError as error:
             return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
-        return {"ok": True, "output": name, "ms": _ms(started)}
+        return {"ok": True, "output": name, "ms": _ms(started), **seen}
 
-    async def _prepare(self, call: Call, facts: JobFacts) -> _Run:
-        tool = self._calls.tool(facts, call.arguments["call"]["name"])
+    async def _prepare(self, call: Call, facts: JobFacts) -> Attempt:
+        tool = await self._calls.tool(facts, call.arguments["call"])
         arguments = await self._calls.arguments(call, tool)
-        verdict = self._calls.verdict(call, facts, tool, arguments)
+        verdict = await self._calls.verdict(call, facts, tool, arguments, recorded=True)
         if verdict.decision != "allow":
             raise PermissionDenied(verdict.reason)
-        return _Run(call, facts, tool, arguments, _key(call))
+        return Attempt(call, facts, tool, arguments, effect_key(call))
 
-    def _begin(self, tx: Transaction, run: _Run) -> Effect | None:
+    def _begin(self, tx: Transaction, run: Attempt) -> Effect | None:
         store_events(tx, run.call)
         if not run.tool.quick:
             item = run.call.arguments["call"]
             event = {"t": "tool_start", "n": run.call.turn, "tool_call_id": item["id"], "tool": item["name"]}
             tx.append_events(run.call.job, f"{run.call.turn}/{run.call.at}/start", [event])
-        if run.tool.idempotent:
+        if not run.is_kept:
             return None
         return tx.begin_effect(
             run.key,
@@ -132,35 +119,33 @@ class Execute:
             call_id=run.call.arguments["call"]["id"],
             tool=run.tool.name,
             arguments_digest=digest(canonical_json(run.arguments)),
+            summary=self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:LARGEST_SUMMARY],
+            held=(this_process(), HELD_SECONDS),
         )
 
-    async def _earlier(self, run: _Run, effect: Effect) -> dict[str, Any]:
-        """An attempt before this one began the effect: give its result, find out, or say that it is not known."""
+    async def _earlier(self, run: Attempt, effect: Effect) -> dict[str, Any]:
+        """An attempt before this one began the effect: give its result, find out, or say that it is not known.
+
+        It may be at work still, in a worker that the server lost sight of: then its end is waited for.
+        """
+        effect = await let_go(self._runtime.store, effect, run.tool.timeout + LEFT_ALONE)
+        if effect.status == "pending" and run.tool.idempotent:
+            return {"ok": True, "output": await self._kept(run, await self._run(run))}
         if effect.status == "pending" and run.tool.reconcile is not None:
             found = await self._reconcile(run, run.tool.reconcile)
+            await self._runtime.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
             if found.outcome != "unknown":
                 happened = found.outcome == "happened"
                 output = await self._readable(text_of(found.result)) if happened else await self._run(run)
                 return {"ok": True, "output": await self._kept(run, output)}
-        return await self._outcome(run.key)
+        # Asked again: an attempt that was taken for lost may have settled it meanwhile.
+        told = await self._runtime.store.write(lambda tx: outcome_of(tx, run.key))
+        assert told is not None
+        return told
 
-    async def _outcome(self, key: str) -> dict[str, Any]:
-        """Give what the ledger says now: an attempt that was taken for lost may have settled it meanwhile."""
-        effect = await self._runtime.store.write(lambda tx: _closed(tx, key))
-        if effect.status == "settled" and effect.result_digest:
-            name = effect.result_digest
-            if effect.note == UnreadableResult.code:
-                told = (await self._runtime.store.read(lambda tx: tx.get_blob(name))).decode()
-                return {"ok": False, "code": effect.note, "message": told}
-            return {"ok": True, "output": name}
-        if effect.status == "failed":
-            return {"ok": False, "code": "tool_error", "message": effect.note or "the tool failed"}
-        unknown = OutcomeUnknown()
-        return {"ok": False, "code": unknown.code, "message": unknown.message}
-
-    async def _reconcile(self, run: _Run, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
+    async def _reconcile(self, run: Attempt, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
         """Ask the tool what became of an earlier attempt; a tool that cannot say does not know."""
-        asking = {"arguments": run.arguments, "context": self._context(run, threading.Event())}
+        asking = {"arguments": run.arguments, "context": self._context(run, threading.Event(), self._progress(run))}
         try:
             async with asyncio.timeout(run.tool.timeout):
                 found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
@@ -168,12 +153,16 @@ class Execute:
             found = None
         return found if isinstance(found, Reconciliation) else Reconciliation(outcome="unknown")
 
-    async def _run(self, run: _Run) -> str:
+    async def _run(self, run: Attempt) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
-        running = self._running.get(run.key) or self._start(run)
+        running = self._running.get(run.place) or self._start(run)
         try:
-            async with asyncio.timeout_at(running.until):
-                result = await asyncio.shield(running.task)
+            try:
+                async with asyncio.timeout_at(running.until):
+                    result = await asyncio.shield(running.task)
+            finally:
+                await running.progress.settle()
+            run.images[:] = images_of(result)
             return await self._readable(text_of(result))
         except asyncio.CancelledError:
             await self._cancelled(run, running)
@@ -186,22 +175,38 @@ class Execute:
         except Raised as raised:
             error = raised.error
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
-            await self._failed(run, told.message, "failed")
+            await self._failed(run, told.message, "unknown" if isinstance(told, OutcomeUnknown) else "failed")
             raise told from None
 
-    def _start(self, run: _Run) -> _Running:
+    def _start(self, run: Attempt) -> Running:
         stop = threading.Event()
-        keywords = run.tool.bind(run.arguments, self._context(run, stop))
+        progress = self._progress(run)
+        keywords = run.tool.bind(run.arguments, self._context(run, stop, progress))
         task = asyncio.create_task(run_function(run.tool.function, keywords, is_async=run.tool.is_async))
-        running = _Running(task, stop, asyncio.get_running_loop().time() + run.tool.timeout)
+        loop = asyncio.get_running_loop()
+        renewal = loop.create_task(renew(self._runtime.store, run.key, task)) if run.is_kept else None
+        running = Running(task, stop, progress, loop.time() + run.tool.timeout, renewal)
+        AT_WORK.add(run.key)
+        # An attempt that waits ends it first; this is for a function whose attempt was lost and that none asks for.
+        overdue = loop.call_at(running.until + LEFT_ALONE, self._left, run.place, running)
 
         # Looked at here, because it may be that no attempt ever asks for it.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(lambda _: overdue.cancel())
         unheard = [key for key, other in self._running.items() if other.task.done()]
         for key in unheard[:-MOST_UNHEARD]:
-            del self._running[key]
-        self._running[run.key] = running
+            self._drop(key)
+        self._running[run.place] = running
         return running
+
+    def _left(self, place: tuple[Run, str], running: Running) -> None:
+        running.end()
+        if self._running.get(place) is running:
+            self._drop(place)
+
+    def _drop(self, place: tuple[Run, str]) -> None:
+        self._running.pop(place, None)
+        AT_WORK.discard(place[1])
 
     async def _readable(self, text: str) -> str:
         """An output without secrets. Half a secret at the cut would not be seen as one, so more is looked at."""
@@ -212,13 +217,13 @@ class Execute:
     def _masked(self, message: str) -> str:
         return redact(message[: LARGEST_MESSAGE + _OVERLAP], self._runtime.secrets)[:LARGEST_MESSAGE]
 
-    async def _failed(self, run: _Run, message: str, status: Any) -> None:
-        if not run.tool.idempotent:
+    async def _failed(self, run: Attempt, message: str, status: Any) -> None:
+        if run.is_kept:
             note = self._masked(message)[:500]
             await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status, note=note))
-        self._running.pop(run.key, None)
+        self._drop(run.place)
 
-    async def _cancelled(self, run: _Run, running: _Running) -> None:
+    async def _cancelled(self, run: Attempt, running: Running) -> None:
         """End what was aborted: whether its effect happened is not known. A worker that stops leaves it pending.
 
         When only the server lost sight of this attempt, because it was away itself, the function goes on: the next
@@ -226,67 +231,67 @@ class Execute:
         """
         details = activity.cancellation_details()
         if details is None or not (details.cancel_requested or details.worker_shutdown):
+            unheard = asyncio.create_task(self._settled_unheard(run, running))
+            self._unheard.add(unheard)
+            unheard.add_done_callback(self._unheard.discard)
             return
         running.end()
-        self._running.pop(run.key, None)
+        self._drop(run.place)
         if details.cancel_requested:
             await self._failed(run, "the job was aborted while the tool ran", "unknown")
 
-    async def _kept(self, run: _Run, output: str, note: str | None = None) -> str:
+    async def _settled_unheard(self, run: Attempt, running: Running) -> None:
+        """Write down how a function ended whose attempt was lost: the next one may be in another worker."""
+        if not run.is_kept:
+            return
+        try:
+            output = await self._readable(text_of(await asyncio.shield(running.task)))
+            await self._runtime.keep(lambda tx: self._settle(tx, run, output))
+        except UnreadableResult as error:
+            output = self._masked(error.message)
+            await self._runtime.keep(lambda tx: self._settle(tx, run, output, UnreadableResult.code))
+        except Raised as raised:
+            why = raised.error
+            note = self._masked(why.message if isinstance(why, LoomError) else describe(why))[:500]
+            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, "failed", note=note))
+
+    async def _kept(self, run: Attempt, output: str, note: str | None = None) -> str:
         name = await self._runtime.keep(lambda tx: self._settle(tx, run, output, note))
-        self._running.pop(run.key, None)
+        self._drop(run.place)
         return name
 
-    def _settle(self, tx: Transaction, run: _Run, output: str, note: str | None = None) -> str:
+    def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> str:
         name = tx.put_blob(output.encode("utf-8", "replace"))
-        if not run.tool.idempotent:
+        if run.is_kept:
             tx.settle_effect(run.key, "settled", result_digest=name, note=note)
         return name
 
-    def _context(self, run: _Run, stop: threading.Event) -> ToolContext:
-        call, item = run.call, run.call.arguments["call"]
-        loop = asyncio.get_running_loop()
-        count = 0
+    def _progress(self, run: Attempt) -> Progress:
+        call, item, attempt = run.call, run.call.arguments["call"], activity.info().attempt
 
-        def progress(text: str) -> None:
-            nonlocal count
-            count += 1
-            event = {
-                "t": "progress",
-                "n": call.turn,
-                "tool_call_id": item["id"],
-                "content": self._masked(str(text))[:2_000],
-            }
-            key = f"{call.turn}/{call.at}/progress/{activity_attempt}/{count}"
-            writing = self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
-            asyncio.run_coroutine_threadsafe(writing, loop)
+        async def tell(text: str) -> None:
+            content = self._masked(text)[:LARGEST_PROGRESS]
+            event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
+            key = f"{call.turn}/{call.at}/progress/{attempt}/{next(self._told)}"
+            # The tool's work does not depend on who hears of it.
+            with contextlib.suppress(StoreError):
+                await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
-        activity_attempt = activity.info().attempt
+        return Progress(tell, LARGEST_MESSAGE + _OVERLAP)
+
+    def _context(self, run: Attempt, stop: threading.Event, progress: Progress) -> ToolContext:
+        call = run.call
         return ToolContext(
             working_dir=run.facts.workdir,
             job=call.job,
             turn=call.turn,
-            call_id=item["id"],
+            call_id=call.arguments["call"]["id"],
             idempotency_key=run.key,
             progress=progress,
             cancelled=stop.is_set,
+            services=services_of(self._runtime, call, run.facts),
         )
 
 
 def _ms(started: float) -> int:
     return round((time.monotonic() - started) * 1000)
-
-
-def _key(call: Call) -> str:
-    """Names one call over all jobs, in the ledger and towards the tool."""
-    return f"{call.job}/{call.turn}/{call.arguments['call']['id']}"
-
-
-def _closed(tx: Transaction, key: str) -> Effect:
-    """The effect; one of which nobody can tell any more what became of it is unknown from now on."""
-    effect = tx.effect(key)
-    if effect is not None and effect.status == "pending":
-        tx.settle_effect(key, "unknown", note=OutcomeUnknown().message)
-        effect = tx.effect(key)
-    assert effect is not None
-    return effect

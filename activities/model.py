@@ -8,6 +8,8 @@ from temporalio import activity
 
 from activities.assemble import tool_specs
 from activities.chat_reply import ModelReply
+from activities.mcp import catalogue as catalogues
+from activities.mcp.catalogue import KEPT
 from activities.model_calls import kept_calls, traits
 from activities.observe import store_events
 from activities.openai_chat import chat_body
@@ -63,7 +65,7 @@ class Model:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
-        self._tool_specs: dict[tuple[str, ...], str] = {}
+        self._tool_specs: dict[tuple[tuple[str, ...], str | None], str] = {}
 
     @activity.defn(name="loom.model.call")
     async def call(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -75,29 +77,24 @@ class Model:
         """
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
-        stored = await self._runtime.store.write(lambda tx: self._begin(tx, call))
+        # Before the model is asked: what a store that cannot be written to would lose is not paid for.
+        stored = await self._runtime.store.write(lambda tx: _begin(tx, call))
         if stored is not None:
-            return self._result(facts, *stored)
+            return await self._result(facts, *stored)
+        deltas = Deltas(self._runtime, call, activity.info().attempt)
+        reply, body = await self._ask(call, facts, deltas)
+        head = _head(facts, reply, body, call.arguments["context"].get(KEPT))
+        warning = warning_of(reply)
+        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, reply.text, deltas, warning))
+        self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
+        return await self._result(facts, end, kept)
+
+    async def _ask(self, call: Call, facts: JobFacts, deltas: Deltas) -> tuple[ModelReply, bytes]:
         body = await self._body(call, facts)
         endpoint, _ = self._runtime.endpoint(facts.agent.model)
-        deltas = Deltas(self._runtime, call, activity.info().attempt)
         headers = {"x-loom-run": call.job}
         reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
-        head = _head(facts, reply, body)
-        warning = _warning(reply)
-        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, reply.text, deltas, warning))
-        self._transcript.add(call.session, end - 1, kept, text)
-        return self._result(facts, end, kept)
-
-    def _begin(self, tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
-        """Store the events; give the answer if an attempt before this one stored it."""
-        store_events(tx, call)
-        start = call.arguments["entries"]
-        for entry in tx.read_entries(call.session, start, start + 1):
-            if entry.key == call.key:
-                return entry.seq + 1, entry.head
-        tx.append_events(call.job, f"{call.turn}/{call.at}/start", [{"t": "llm_start", "n": call.turn}])
-        return None
+        return reply, body
 
     async def _body(self, call: Call, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
@@ -105,48 +102,74 @@ class Model:
         if kept is None:
             kept = await self._runtime.store.read(lambda tx: tx.get_blob(context["system"]))
         system = kept.decode()
-        messages = await self._transcript.messages(call.session, call.arguments["entries"])
+        session = await self._runtime.conversation(call.job)
+        messages = await self._transcript.messages(session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
         for start, end in context["ranges"]:
             texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
         _, name = self._runtime.endpoint(facts.agent.model)
-        return chat_body(texts, model=name, tools_json=self._specs(facts), parameters=facts.agent.parameters)
+        return chat_body(
+            texts, model=name, tools_json=await self._specs(facts, context.get(KEPT)), parameters=facts.agent.parameters
+        )
 
-    def _specs(self, facts: JobFacts) -> str:
-        names = facts.agent.tools
-        if names not in self._tool_specs:
-            self._tool_specs[names] = tool_specs(self._runtime.registry, facts.agent)
-        return self._tool_specs[names]
+    async def _specs(self, facts: JobFacts, offered: str | None) -> str:
+        key = facts.agent.tools, offered
+        if key not in self._tool_specs:
+            catalogue = await catalogues.kept(self._runtime, offered)
+            self._tool_specs[key] = tool_specs(self._runtime, facts.agent, catalogue)
+        return self._tool_specs[key]
 
-    def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
+    async def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
         kept = head[PRIVATE]
-        tools = self._runtime.registry.resolve_all(facts.agent.tools)
-        calls = [
-            traits(index, end - 1, call, tools.get(call["function"]["name"]))
-            for index, call in enumerate(head.get("tool_calls", ()))
-        ]
+        catalogue = await catalogues.kept(self._runtime, catalogues.catalogue_of(head))
+        tools = catalogues.tools_of(self._runtime, facts.agent, catalogue)
+        calls = await traits(end - 1, head.get("tool_calls", ()), tools, self._runtime.secrets)
         return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
 
 
-def _head(facts: JobFacts, reply: ModelReply, body: bytes) -> dict[str, Any]:
+def _begin(tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
+    """Store the events; give the answer if an attempt before this one stored it."""
+    store_events(tx, call)
+    start = call.arguments["entries"]
+    for entry in tx.read_entries(call.session, start, start + 1):
+        if entry.key == call.key:
+            return entry.seq + 1, entry.head
+    tx.append_events(call.job, f"{call.turn}/{call.at}/start", [{"t": "llm_start", "n": call.turn}])
+    return None
+
+
+def _head(facts: JobFacts, reply: ModelReply, body: bytes, offered: str | None) -> dict[str, Any]:
     """The answer as the session keeps it, without its text."""
     calls = kept_calls(reply.tool_calls)
+    told = used(facts.agent.model, reply, body, json.dumps(calls))
+    head: dict[str, Any] = {"role": "assistant", PRIVATE: {**told, "finish": reply.finish_reason[:40]}}
+    if offered and calls:
+        head[PRIVATE][KEPT] = offered
+    return {**head, "tool_calls": calls} if calls else head
+
+
+def used(model: str, reply: ModelReply, body: bytes, calls: str = "") -> dict[str, Any]:
+    """What an answer used: ``usage`` in tokens, estimated where the provider told none, and ``cost``.
+
+    Args:
+        model: The model as the user names it.
+        reply: The answer.
+        body: The request.
+        calls: The answer's tool calls as JSON text.
+    """
     usage = reply.usage
     prompt, completion, cached = (
         (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         if usage
-        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + json.dumps(calls)), 0)
+        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + calls), 0)
     )
-    told = {
+    return {
         "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
-        "cost": cost_microusd(facts.agent.model, reply.model, prompt, completion, cached),
-        "finish": reply.finish_reason[:40],
+        "cost": cost_microusd(model, reply.model, prompt, completion, cached),
     }
-    head: dict[str, Any] = {"role": "assistant", PRIVATE: told}
-    return {**head, "tool_calls": calls} if calls else head
 
 
-def _warning(reply: ModelReply) -> dict[str, str] | None:
+def warning_of(reply: ModelReply) -> dict[str, str] | None:
     """What a watcher should know about an answer that is not what it should be.
 
     Raises:

@@ -1,15 +1,18 @@
 """The tool calls in a model's answer: as the conversation keeps them, and what orders them."""
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporalio import activity
 
 from activities.chat_reply import ToolCall
+from activities.tool_run import ANSWER_SECONDS, ask, describe
 from loom_dsl.canonical import digest
 from loom_dsl.errors import ModelProtocolError, ToolError
 from loom_dsl.messages import unique_calls
+from loom_dsl.redaction import redact
 from loom_dsl.tools import Tool, validate_arguments
 
 MOST_CALLS = 1_000
@@ -17,6 +20,7 @@ MOST_CALLS = 1_000
 EXECUTE_MARGIN = 10.0
 """Seconds between a tool's own timeout and its activity's."""
 _LONGEST_NAME, _LONGEST_ID, _LONGEST_KEY = 64, 64, 200
+_LONGEST_LOG = 1_000
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -42,34 +46,67 @@ def kept_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     ]
 
 
-def traits(index: int, entry: int, call: dict[str, Any], tool: Tool | None) -> dict[str, Any]:
-    """What orders a call among the others, and where its arguments are.
+async def traits(
+    entry: int, calls: Sequence[dict[str, Any]], tools: Mapping[str, Tool], secrets: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What orders the calls of an answer among each other, and where their arguments are.
 
     Args:
-        index: The call's place in the answer.
         entry: The answer's place in the session.
-        call: The call as it is kept.
-        tool: What it means; None when there is no such tool.
+        calls: The calls as they are kept.
+        tools: The agent's tools by the name that a model calls them.
+        secrets: What the log must not hold.
     """
+    named = [(call, tools.get(call["function"]["name"])) for call in calls]
+    keys = await _keys([(tool, call["function"]["arguments"]) for call, tool in named], secrets)
+    return [_traits(index, entry, call, tool, keys[index]) for index, (call, tool) in enumerate(named)]
+
+
+def _traits(index: int, entry: int, call: dict[str, Any], tool: Tool | None, key: str | None) -> dict[str, Any]:
     found: dict[str, Any] = {"id": call["id"], "name": call["function"]["name"], "e": entry, "i": index}
     if tool is None:
         return found | {"safe": True, "key": None, "quick": False, "timeout": 60.0}
-    key = _key(tool, call["function"]["arguments"])
     timeout = tool.timeout + EXECUTE_MARGIN
     return found | {"safe": tool.concurrency_safe, "key": key, "quick": tool.quick, "timeout": timeout}
 
 
-def _key(tool: Tool, raw: str) -> str | None:
-    if tool.concurrency_key is None:
-        return None
+async def _keys(calls: Sequence[tuple[Tool | None, str]], secrets: Mapping[str, str]) -> list[str | None]:
+    """The concurrency keys of an answer's calls, found in one thread; without one, a call waits for all others."""
+    keys: list[str | None] = [None] * len(calls)
+    keyed = [(place, tool, raw) for place, (tool, raw) in enumerate(calls) if tool and tool.concurrency_key]
+    at = keyed[0][1].name if keyed else ""
+    over = threading.Event()
+
+    def find() -> None:
+        nonlocal at
+        for place, tool, raw in keyed:
+            at = tool.name
+            key = _key(tool, raw, secrets)
+            if over.is_set():
+                return
+            keys[place] = key
+
+    if keyed:
+        try:
+            await ask(find)
+        except TimeoutError:
+            over.set()
+            late = "the concurrency key of the tool %s took over %g s; the calls without a key wait for all others"
+            activity.logger.error(late, at, ANSWER_SECONDS)
+    return list(keys)
+
+
+def _key(tool: Tool, raw: str, secrets: Mapping[str, str]) -> str | None:
+    assert tool.concurrency_key is not None
     try:
         key = tool.concurrency_key(validate_arguments(tool, raw))
+        return None if key is None else _short(str(key), _LONGEST_KEY)
     except ToolError:
         return None  # it is not going to run
-    except Exception:
-        activity.logger.exception("the concurrency key of the tool %s failed; it waits for all others", tool.name)
+    except BaseException as error:  # also SystemExit: the other calls' keys are found
+        failed = "the concurrency key of the tool %s failed (%s); it waits for all others"
+        activity.logger.error(failed, tool.name, redact(describe(error), secrets)[:_LONGEST_LOG])
         return None
-    return None if key is None else _short(str(key), _LONGEST_KEY)
 
 
 def _name(name: str) -> str:

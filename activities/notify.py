@@ -3,12 +3,13 @@
 import asyncio
 import json
 import shlex
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 
-from loom_dsl.errors import LoomError
+from loom_dsl.errors import ConfigurationError, LoomError
 
 SECONDS = 20.0
 
@@ -39,6 +40,25 @@ async def notify(target: str, notice: Mapping[str, Any]) -> None:
                 await _command(target, body)
     except TimeoutError:
         raise NoticeFailed(f"on_approval took longer than {SECONDS:g} s") from None
+
+
+def check_target(target: str) -> None:
+    """Look whether somebody can be told at all, before a job relies on it.
+
+    Raises:
+        ConfigurationError: It is no command line, or there is no such command.
+    """
+    if not target or target.startswith(("http://", "https://")):
+        return
+    try:
+        command = shlex.split(target)
+    except ValueError as error:
+        raise ConfigurationError(f"--on-approval {target!r} is not a command line: {error}") from None
+    if not command or shutil.which(command[0]) is None:
+        raise ConfigurationError(
+            f"--on-approval {target!r}: there is no command {''.join(command[:1])!r} on this worker's PATH; "
+            "name one that can be run, or an http:// or https:// address"
+        )
 
 
 async def _post(url: str, body: bytes) -> None:

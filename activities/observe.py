@@ -8,12 +8,30 @@ from temporalio import activity
 
 from activities.notify import notify
 from activities.runtime import Call, Runtime
+from activities.webhooks.telling import write_webhooks
+from loom_dsl.approval import is_digest
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.outbox import without_time
+from loom_dsl.permission_rules import parse_rule
 from loom_store.rows import ApprovalRow
 from loom_store.transaction import Transaction
 
 FINAL = {"completed", "failed", "aborted"}
-STATUS_OF_CHOICE = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "answered"}
+STATUS_OF_CHOICE = {
+    "approve": "approved",
+    "edit": "edited",
+    "reject": "rejected",
+    "respond": "answered",
+    "terminate": "terminated",
+}
+
+
+AUDITED = frozenset({"approval_requested", "approval_changed", "approval_decided", "control"})
+"""Events that are part of the audit trail."""
+LARGEST_CONTENT = 64 * 1024
+"""Bytes of arguments that a notice carries."""
+CHANGES = ("what", "expires_at", "to", "by", "have", "need", "keys")
+"""What an `approval_changed` event says that lists show."""
 
 
 def store_events(tx: Transaction, call: Call) -> None:
@@ -21,12 +39,14 @@ def store_events(tx: Transaction, call: Call) -> None:
     for sequence, events in call.batches:
         new = _append(tx, call.job, sequence, events)
         if new and tx.job(call.job) is not None:
-            for event in new:
+            for _, event in new:
                 _project(tx, call, event)
+                _audit(tx, call, event)
+            write_webhooks(tx, call.job, new)
 
 
-def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Append a batch, and give the events of it that were not there.
+def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Append a batch, and give the events of it that were not there, with their offsets.
 
     A workflow task that dies with its worker may have stored a batch already. It is then done again, perhaps with a
     signal that came in between, and may tell more, or something else, under the same number.
@@ -34,17 +54,17 @@ def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any
     last = tx.last_offset(job)
     first, count = tx.append_events(job, f"m{sequence}", events)
     if first > last:
-        return events
+        return list(enumerate(events, first))
     stored = [event for _, event in tx.read_events(job, after=first - 1, limit=count)] if count else []
     new = []
     for index, event in enumerate(events):
-        if index < len(stored) and stored[index] == event:
+        if index < len(stored) and without_time(stored[index]) == without_time(event):
             continue
-        name = digest(canonical_json(event))[:16]
+        name = digest(canonical_json(without_time(event)))[:16]
         offset, _ = tx.append_events(job, f"m{sequence + index}/{name}", [event])
         if offset > last:
             last = offset
-            new.append(event)
+            new.append((offset, event))
     return new
 
 
@@ -57,6 +77,11 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             tx.update_job(call.job, **fields)
         case "approval_requested":
             tx.upsert_approval(_approval_row(call, event))
+        case "approval_changed":
+            tx.change_approval(event["approval_id"], {key: event[key] for key in CHANGES if key in event})
+        case "approval_decided" if event.get("remember") == "rule" and event.get("choice") == "approve":
+            _keep_rules(tx, call, event)
+            _project(tx, call, {**event, "remember": "no"})
         case "approval_decided" if tx.approval(event["approval_id"]) is not None:
             tx.decide_approval(
                 event["approval_id"],
@@ -65,19 +90,63 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
                 event.get("by", ""),
                 time.time(),
                 event.get("message", ""),
+                tuple(event.get("keys", ())),
             )
         case "control" if event["op"] in ("pause", "resume"):
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
 
 
+def _content(tx: Transaction, request: Any) -> Any:
+    """The arguments that a request names by their digest, if they are few: who is told has no store to look into."""
+    name = request.get("arguments") if isinstance(request, dict) else None
+    if not isinstance(name, str) or not is_digest(name):
+        return None
+    text = tx.get_blob(name)
+    return json.loads(text) if len(text) <= LARGEST_CONTENT else None
+
+
+def _keep_rules(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
+    """Keep the rules of an approved call for later jobs: one without a specifier holds for the very arguments alone."""
+    asked, job = tx.approval(event["approval_id"]), tx.job(call.job)
+    if asked is None or job is None:
+        return
+    for text in event.get("rules", ()):
+        rule = parse_rule(text)
+        if rule.tool != asked["tool"].rpartition(":")[2] and rule.tool != asked["tool"]:
+            continue
+        tx.keep_rule(
+            approval=event["approval_id"],
+            rule=text,
+            arguments=asked["arguments_digest"] if rule.pattern is None else None,
+            agent=job["agent"],
+            workdir=job["workdir"],
+            summary=asked["summary"],
+            by=event.get("by", ""),
+            job=call.job,
+        )
+
+
+def _audit(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
+    """Write down who asked and decided what, and what was refused."""
+    kind = event["t"]
+    if kind == "warning" and event.get("code") == "signal_refused":
+        kind = "decision_refused"
+    elif kind not in AUDITED:
+        return
+    data = {key: value for key, value in event.items() if key not in ("t", "n")}
+    tx.audit(kind, call.job, {"turn": event["n"], **data})
+
+
 def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
     told = event.get("request")
     request = told if isinstance(told, dict) else {"summary": str(told)}
+    own = {} if is_digest(request.get("arguments")) else {"digest": event.get("digest")}
+    own |= {"signed": True} if event.get("signed") else {}
     return ApprovalRow(
         id=event["approval_id"],
         job=call.job,
         tool=request.get("tool", ""),
-        arguments_digest=request.get("arguments", ""),
+        arguments_digest=request["arguments"] if is_digest(request.get("arguments")) else "",
         summary=request.get("summary", ""),
         reason=request.get("reason", ""),
         call_id=request.get("call_id", ""),
@@ -87,8 +156,19 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
         created_at=time.time(),
         expires_at=event.get("expires_at"),
         requester=request.get("requester", ""),
-        details={key: request[key] for key in ("preview", "rules", "risk") if request.get(key)},
+        policy=event.get("policy", {}),
+        details={**{key: request[key] for key in SHOWN if request.get(key)}, **own},
     )
+
+
+def _flush(tx: Transaction, call: Call) -> None:
+    store_events(tx, call)
+    if "result" in call.arguments and tx.job(call.job) is not None:
+        tx.update_job(call.job, result=call.arguments["result"])
+
+
+SHOWN = ("preview", "rules", "risk", "rule", "layer", "deciders")
+"""What of a request is kept besides the fields of a row."""
 
 
 class Observe:
@@ -99,9 +179,9 @@ class Observe:
 
     @activity.defn(name="loom.events.flush")
     async def flush(self, envelope: dict[str, Any]) -> None:
-        """Store events that no other activity carries."""
+        """Store events that no other activity carries, and with the last ones of a graph's job its result."""
         call = Call.of(envelope)
-        await self._runtime.store.write(lambda tx: store_events(tx, call))
+        await self._runtime.store.write(lambda tx: _flush(tx, call))
 
     @activity.defn(name="loom.approval.announce")
     async def announce(self, envelope: dict[str, Any]) -> None:
@@ -110,23 +190,33 @@ class Observe:
         await self._runtime.store.write(lambda tx: store_events(tx, call))
         if self._runtime.on_approval:
             notice = {"job": call.job, "turn": call.turn, **call.arguments}
+            content = await self._runtime.store.read(lambda tx: _content(tx, call.arguments["request"]))
+            if content is not None:
+                notice["content"] = content
             await notify(self._runtime.on_approval, notice)
 
     @activity.defn(name="loom.signal.time")
     async def signal_time(self, envelope: dict[str, Any]) -> dict[str, float | None]:
         """Look up in the history when the server received a signal, in seconds since the epoch."""
         call = Call.of(envelope)
-        info = activity.info()
-        handle = activity.client().get_workflow_handle(call.job, run_id=info.workflow_run_id)
-        sent: float | None = None
-        async for event in handle.fetch_history_events():
-            if event.HasField("workflow_execution_signaled_event_attributes"):
-                signal = event.workflow_execution_signaled_event_attributes
-                named = signal.signal_name == call.arguments["signal"]
-                if named and _matches(signal.input.payloads, call.arguments["digest"]):
-                    sent = event.event_time.ToNanoseconds() / 1e9
-                    break  # sent twice, the first time counts
-        return {"sent": sent}
+        return {"sent": await received_at(call.job, call.arguments["signal"], call.arguments["digest"])}
+
+
+async def received_at(job: str, name: str, wanted: str) -> float | None:
+    """Look up when the server received a signal in this run of a job, in seconds since the epoch.
+
+    Args:
+        job: The job of the activity that asks.
+        name: The signal's.
+        wanted: Digest of its payload as canonical JSON.
+    """
+    handle = activity.client().get_workflow_handle(job, run_id=activity.info().workflow_run_id)
+    async for event in handle.fetch_history_events():
+        if event.HasField("workflow_execution_signaled_event_attributes"):
+            signal = event.workflow_execution_signaled_event_attributes
+            if signal.signal_name == name and _matches(signal.input.payloads, wanted):
+                return event.event_time.ToNanoseconds() / 1e9  # sent twice, the first time counts
+    return None
 
 
 def _matches(payloads: Any, wanted: str) -> bool:

@@ -15,6 +15,7 @@ _NUMBER = 437
 """The system call's number, the same on every architecture."""
 _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _TRIES = 32
+_EXCHANGE = 0x02
 
 
 class _OpenHow(ctypes.Structure):
@@ -96,6 +97,21 @@ def _walk(root: int, path: str, flags: int) -> int:
         return _open_part(current, parts[-1], flags)
     finally:
         os.close(current)
+
+
+def exchange(directory: int, one: str, other: str) -> None:
+    """Let two files in a directory take each other's name, in one step.
+
+    Raises:
+        OSError: `ENOENT` when one of them is not there; `ENOSYS` or `EINVAL` where this cannot be done.
+    """
+    rename = getattr(_libc(), "renameat2", None)
+    if rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    names = os.fsencode(one), ctypes.c_int(directory), os.fsencode(other)
+    if rename(ctypes.c_int(directory), names[0], names[1], names[2], ctypes.c_uint(_EXCHANGE)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), other)
 
 
 def open_directory(parent: int, name: str) -> int:

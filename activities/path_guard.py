@@ -10,10 +10,18 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from loom_dsl.errors import PermissionDenied, ToolError
+from loom_dsl.policy import PROJECT_POLICY
 
 ALWAYS_REFUSED = ("/etc", "/sys", "/proc")
 """Never opened, whatever the working directory is; `~/.ssh` too."""
 _KEY_FILE = re.compile(r".*\.(?:pem|p12|pfx|key)|id_(?:rsa|dsa|ecdsa|ed25519).*", re.IGNORECASE)
+
+_CREDENTIALS = frozenset(
+    {".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".vault-token"}
+    | {".aws/credentials", ".kube/config", ".docker/config.json", "gcloud/credentials.db", ".git/credentials"}
+    | {"gcloud/application_default_credentials.json", ".cargo/credentials.toml", ".gem/credentials", "gh/hosts.yml"}
+)
+"""Files in which other programs keep passwords and tokens, by name or by directory and name, in lower case."""
 
 
 def refuse_system(path: str, absolute: str) -> None:
@@ -51,8 +59,48 @@ def refuse_protected(path: str, relative: str) -> None:
         raise PermissionDenied(f"{path!r} belongs to the git repository itself, which tools may not write")
     if any(part.lower() == ".ssh" for part in parts) or _KEY_FILE.fullmatch(parts[-1]):
         raise PermissionDenied(f"{path!r} is a key or a certificate, which tools may not write")
-    if parts[-1].lower().startswith(".env"):
+    if [part.lower() for part in parts[-2:]] == PROJECT_POLICY.split("/"):
+        raise PermissionDenied(f"{path!r} is the project's policy, which tools may not write")
+    if parts[-1].lower().startswith(".env") or is_secret(relative):
         raise PermissionDenied(f"{path!r} holds settings and secrets of the environment, which tools may not write")
+
+
+def refuse_secret(path: str, place: str) -> None:
+    """Keep tools from reading what unlocks something: keys, `.env` and the credentials of other programs.
+
+    Args:
+        path: As the model wrote it, for the message.
+        place: Where it is, relative or absolute.
+
+    Raises:
+        PermissionDenied: The file is one of those.
+    """
+    if is_secret(place):
+        raise PermissionDenied(f"{path!r} holds keys or secrets, which tools do not read; ask for what you need")
+
+
+def is_secret(place: str) -> bool:
+    """Say whether a file is one that only holds keys or secrets, by its name."""
+    parts = place.lower().split("/")
+    name = parts[-1]
+    if name.startswith(".env"):
+        return not name.endswith((".example", ".sample", ".template", ".dist"))
+    return (
+        ".ssh" in parts[:-1]
+        or (_KEY_FILE.fullmatch(name) is not None and not name.endswith(".pub"))
+        or name in _CREDENTIALS
+        or "/".join(parts[-2:]) in _CREDENTIALS
+    )
+
+
+def is_directory(path: str, name: str, directory: int) -> bool:
+    """Say whether a name in a directory is a directory, not a link to one.
+
+    Raises:
+        ToolError: There is nothing of that name.
+    """
+    with told(path):
+        return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
 
 
 def writable_mode(path: str, name: str, directory: int) -> int | None:
@@ -112,6 +160,7 @@ def tell(path: str, error: OSError | UnicodeEncodeError) -> NoReturn:
         errno.ENOTDIR: "a part of it is a file, not a directory",
         errno.EACCES: "the operating system does not allow it",
         errno.ENOSPC: "the disk is full",
+        errno.ENOTEMPTY: "the directory is not empty; delete what is in it first, file by file",
         errno.ENAMETOOLONG: "the name is too long",
     }
     raise ToolError(f"{path!r}: {reasons.get(error.errno or 0, error.strerror or str(error))}") from error

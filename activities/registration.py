@@ -1,35 +1,61 @@
 """All activities of a worker, made from one runtime."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from activities.admit import Admit
 from activities.assemble import Assemble
+from activities.child import Child
 from activities.conclude import Conclude
 from activities.execute import Execute
+from activities.firing import Firing
+from activities.format import Format
+from activities.function import Function
+from activities.llm import Llm
 from activities.model import Model
 from activities.observe import Observe
+from activities.pin import Pin
 from activities.runtime import Runtime
+from activities.signed import Signed
 from activities.stages import Calls, Stages
+from activities.stretch import Stretch
+from activities.tool_node import ToolNode
 from activities.transcript import Transcript
+from activities.turn_text import TurnText
+from activities.undo import Undo
 
 
 def activities_of(runtime: Runtime) -> list[Callable[..., Any]]:
-    """Give every activity that a plan may name."""
+    """Give every activity that a plan may name, and those that the workflow itself needs."""
     transcript = Transcript(runtime.store)
     calls = Calls(runtime, transcript)
     observe, stages, conclude = Observe(runtime), Stages(runtime, calls), Conclude(runtime, transcript)
-    return [
-        observe.flush,
-        observe.announce,
-        observe.signal_time,
-        Assemble(runtime, transcript).assemble,
-        Model(runtime, transcript).call,
-        stages.discover,
-        stages.validate,
-        stages.authorize,
-        stages.check_cancel,
-        stages.format,
-        Execute(runtime, calls).execute,
-        conclude.feedback,
-        conclude.result,
-    ]
+    text = TurnText(runtime, transcript)
+    tool_node, child = ToolNode(runtime), Child(runtime)
+    named: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
+        "loom.context.assemble": Assemble(runtime, transcript).assemble,
+        "loom.model.call": Model(runtime, transcript).call,
+        "loom.tool.discover": stages.discover,
+        "loom.tool.validate": stages.validate,
+        "loom.tool.authorize": stages.authorize,
+        "loom.tool.check_cancel": stages.check_cancel,
+        "loom.tool.execute": Execute(runtime, calls).execute,
+        "loom.tool.format": Format(runtime, calls).format,
+        "loom.tool.prepare": tool_node.prepare,
+        "loom.tool.output": tool_node.output,
+        "loom.function.call": Function(runtime).call,
+        "loom.llm.call": Llm(runtime).call,
+        "loom.child.prepare": child.prepare,
+        "loom.child.look": child.look,
+        "loom.child.discard": child.discard,
+        "loom.graph.admit": Admit(runtime).admit,
+        "loom.job.begin": Firing(runtime).begin,
+        "loom.job.pin": Pin(runtime).pin,
+        "loom.effects.undo": Undo(runtime).undo,
+        "loom.turn.feedback": conclude.feedback,
+        "loom.turn.read": text.read,
+        "loom.turn.add": text.add,
+        "loom.job.result": conclude.result,
+    }
+    own = [observe.flush, observe.announce, observe.signal_time, Signed(runtime).verify]
+    return [*own, Stretch(runtime, named).run, *named.values()]

@@ -6,13 +6,21 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from activities.builtin import BUILTIN_TOOLS
-from loom_dsl.errors import ConfigurationError, ConflictError, ToolDeclarationError, UnknownToolError
+from loom_dsl.errors import (
+    ConfigurationError,
+    ConflictError,
+    MissingTools,
+    ToolDeclarationError,
+    UnknownFunction,
+    UnknownToolError,
+)
+from loom_dsl.mcp import is_mcp, unconnected
 from loom_dsl.tools import Tool, tool
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -51,23 +59,21 @@ class ToolRegistry:
 
         Args:
             reference: The name of a built-in, or `module:function`. A model calls it by the last part.
+                For a tool of an MCP server, which is not asked, something stands in.
 
         Raises:
-            UnknownToolError: There is none; names the nearest, or the module that the worker does not list.
+            UnknownToolError: There is none; names the nearest.
+            MissingTools: The worker does not list the module.
             ToolDeclarationError: The function cannot be made into a tool.
         """
+        if is_mcp(reference):
+            return unconnected(reference)
         module, colon, name = reference.rpartition(":")
         if not colon:
             if reference in self.builtins:
                 return self.builtins[reference]
             raise self._unknown(reference, f"there is no built-in tool {reference!r}")
-        if module not in self.modules:
-            listed = ", ".join(self.modules) or "none"
-            raise UnknownToolError(
-                f"{reference!r}: the worker does not list the module {module!r} (it lists: {listed}); "
-                f"start it with --tools {module}"
-            )
-        found = _member(self.modules[module], name)
+        found = _member(self._module(reference, module), name)
         if found is None:
             raise self._unknown(reference, f"the module {module!r} has no tool {name!r}")
         if reference not in self._made:
@@ -75,11 +81,43 @@ class ToolRegistry:
             self._made[reference] = made if made.name == name else replace(made, name=name)
         return self._made[reference]
 
+    def function(self, reference: str) -> Callable[..., Any]:
+        """Find a function that a graph's node calls.
+
+        Args:
+            reference: ``module:function``.
+
+        Raises:
+            UnknownFunction: There is none, or it is a tool; names the nearest.
+            MissingTools: The worker does not list the module.
+        """
+        module, _, name = reference.rpartition(":")
+        found = vars(self._module(reference, module)).get(name)
+        if isinstance(found, Tool):
+            raise UnknownFunction(
+                f"{reference!r} is a tool; run it with a node `tool: {reference}`, where the permissions count"
+            )
+        if _is_own_function(found, module):
+            return cast("Callable[..., Any]", found)
+        known = [key for key, value in vars(self.modules[module]).items() if _is_own_function(value, module)]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {module}:{near[0]}?" if near else f"it has: {', '.join(sorted(known)) or 'none'}"
+        raise UnknownFunction(f"the module {module!r} has no function {name!r}; {hint}")
+
+    def _module(self, reference: str, module: str) -> ModuleType:
+        if module in self.modules:
+            return self.modules[module]
+        listed = ", ".join(self.modules) or "none"
+        raise MissingTools(
+            f"{reference!r}: the worker does not list the module {module!r} (it lists: {listed}); "
+            f"start it with --tools {module}"
+        )
+
     def resolve_all(self, references: Iterable[str]) -> dict[str, Tool]:
         """Find the tools of an agent, by the name that a model calls them.
 
         Raises:
-            UnknownToolError: One of them does not exist.
+            UnknownToolError: One of them does not exist, or this worker does not list its module.
             ConflictError: Two have the same name; names both references.
         """
         tools: dict[str, Tool] = {}
@@ -133,6 +171,8 @@ def _import(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             where = sys.path[0] or "the current directory"
             reason = f"there is no module {error.name!r} in {where} or on the path"
+            if name.endswith(".py"):
+                reason += f"; write it as in an import: --tools {name.removesuffix('.py')}"
         else:
             reason = f"it imports {error.name!r}, which is not installed{_place(error)}"
         raise ConfigurationError(f"--tools {name}: {reason}") from error
@@ -154,9 +194,13 @@ def _member(module: ModuleType, name: str) -> Any:
     found = getattr(module, name, None)
     if isinstance(found, Tool):
         return found
-    if inspect.isfunction(found) and found.__module__ == module.__name__ and not name.startswith("_"):
+    if _is_own_function(found, module.__name__):
         return found
     return next((made for made in vars(module).values() if isinstance(made, Tool) and made.name == name), None)
+
+
+def _is_own_function(found: Any, module: str) -> bool:
+    return inspect.isfunction(found) and found.__module__ == module and not found.__name__.startswith("_")
 
 
 def _can_be_tool(found: Any) -> bool:

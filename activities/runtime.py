@@ -3,24 +3,35 @@
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from temporalio import activity
 
-from activities.openai_chat import ChatEndpoint, Timeouts, endpoint_from_environment
+from activities.allowed_secrets import NO_SECRETS, AllowedSecrets
+from activities.approver_keys import ApproverKeys
+from activities.chat_clock import Timeouts
+from activities.confine.run import LAUNCHER
+from activities.mcp.servers import Servers
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
 from loom_dsl.errors import PermissionDenied, StoreLocked, WrongStore
+from loom_dsl.nodes_work import Tool as ToolNode
 from loom_dsl.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
+if TYPE_CHECKING:
+    from activities.openai_chat import ChatEndpoint
+
 MOST_FACTS = 1_000
 _UNKNOWN = "this worker's store does not know the job {0!r}; workers and clients must share one store (LOOM_STORE)"
 Kept = TypeVar("Kept")
+Value = TypeVar("Value")
+Run = tuple[str, str]
+"""A job's id, and that of its run at the server: the id alone may stand for another job once the first was pruned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,16 @@ class JobFacts:
     agent: Agent
     workdir: Path
     session: str
+    node_tools: tuple[str, ...] = ()
+    """References of the tools that nodes of the plan's graphs name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A session: its name, and the store's number of it, which no other session ever gets."""
+
+    name: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +65,7 @@ class Call:
         session: Id of the conversation.
         arguments: The node's mapped ``with``.
         batches: Event batches to store first: ``[[sequence, [event, …]], …]``.
+        run: What to remember things of this job by.
     """
 
     job: str
@@ -52,6 +74,7 @@ class Call:
     session: str
     arguments: dict[str, Any]
     batches: list[Any]
+    run: Run = ("", "")
 
     @classmethod
     def of(cls, envelope: Mapping[str, Any]) -> "Call":
@@ -63,6 +86,7 @@ class Call:
             session=envelope.get("session", ""),
             arguments=envelope["with"],
             batches=envelope.get("events", []),
+            run=this_run(),
         )
 
     @property
@@ -80,6 +104,10 @@ class Runtime:
         on_approval: Command or URL that is told of a new approval, or empty.
         secrets: Names and values that never enter the store, history or events.
         environment: Where endpoints and credentials of models are looked up, and how long their calls may take.
+        allowed: The secrets that tools may have, and where those may be sent.
+        store_delays: Seconds until the next attempt after the store failed, by attempt; the last one stays.
+        mcp: The MCP servers that this worker knows.
+        approver_keys: Public keys of those who sign decisions; None: nothing that is signed can be verified here.
         timeouts: How long a model call may wait, from the environment.
     """
 
@@ -89,22 +117,27 @@ class Runtime:
     on_approval: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    store_delays: Sequence[float] = (20.0, 120.0)
+    allowed: AllowedSecrets = NO_SECRETS
+    mcp: Servers = field(default_factory=lambda: Servers({}, NO_SECRETS))
+    approver_keys: ApproverKeys | None = None
     timeouts: Timeouts = field(init=False)
-    _facts: OrderedDict[str, JobFacts] = field(default_factory=OrderedDict)
-    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    _endpoints: dict[str, tuple[ChatEndpoint, str]] = field(default_factory=dict)
+    _facts: OrderedDict[Run, JobFacts] = field(default_factory=OrderedDict)
+    _known: OrderedDict[Run, Conversation] = field(default_factory=OrderedDict)
+    _endpoints: dict[str, tuple["ChatEndpoint", str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.timeouts = Timeouts.from_environment(self.environment)
 
     async def facts(self, job: str) -> JobFacts:
-        """Give what is fixed for a job.
+        """Give what is fixed for a job, to one of its activities.
 
         Raises:
             WrongStore: This store does not know the job.
             PermissionDenied: The job's working directory is not under the worker's root.
         """
-        known = self._facts.get(job)
+        run = this_run()
+        known = self._facts.get(run)
         if known is not None:
             return known
         row, text = await self.store.read(lambda tx: _job_and_plan(tx, job))
@@ -115,10 +148,8 @@ class Runtime:
                 f"the job works in {workdir}, which is not under this worker's root {self.root}; "
                 "start the worker with --root at a directory above it"
             )
-        facts = JobFacts(plan, Agent.from_plan_data(plan.agent), workdir, row["session"])
-        self._facts[job] = facts
-        if len(self._facts) > MOST_FACTS:
-            self._facts.popitem(last=False)
+        facts = JobFacts(plan, _agent_of(plan), workdir, row["session"], _node_tools(plan))
+        remember(self._facts, run, facts)
         return facts
 
     async def check_job(self, job: str) -> None:
@@ -127,20 +158,29 @@ class Runtime:
         Raises:
             WrongStore: It is not; another worker can go on with it.
         """
-        if job in self._known:
-            return
-        if await self.store.read(lambda tx: tx.job(job)) is None:
-            raise WrongStore(_UNKNOWN.format(job))
-        self._known[job] = None
-        if len(self._known) > MOST_FACTS:
-            self._known.popitem(last=False)
+        await self.conversation(job)
 
-    def endpoint(self, model: str) -> tuple[ChatEndpoint, str]:
+    async def conversation(self, job: str) -> Conversation:
+        """Give the session that a job writes in, to one of its activities.
+
+        Raises:
+            WrongStore: This store does not know the job.
+        """
+        run = this_run()
+        known = self._known.get(run)
+        if known is None:
+            known = await self.store.read(lambda tx: _conversation(tx, job))
+            remember(self._known, run, known)
+        return known
+
+    def endpoint(self, model: str) -> "tuple[ChatEndpoint, str]":
         """Give where a model is asked, and what it is called there. The connection is kept for all jobs.
 
         Raises:
             ConfigurationError: The environment does not say where.
         """
+        from activities.openai_chat import endpoint_from_environment  # a worker has it; what only asks need not wait
+
         if model not in self._endpoints:
             self._endpoints[model] = endpoint_from_environment(model, self.environment)
         return self._endpoints[model]
@@ -153,15 +193,65 @@ class Runtime:
             except StoreLocked:
                 await asyncio.sleep(0.1)
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
-        """Close the connections to models."""
+        """Close the connections to models and MCP servers, and end the process that commands are started from."""
+        await self.mcp.close()
+        await asyncio.to_thread(LAUNCHER.close)
         endpoints, self._endpoints = self._endpoints, {}
         for endpoint, _ in endpoints.values():
             await endpoint.aclose()
 
 
+def this_run() -> Run:
+    """What to remember things by of the job whose activity this is."""
+    info = activity.info()
+    return info.workflow_id or "", info.workflow_run_id or ""
+
+
+def remember(kept: OrderedDict[Run, Value], run: Run, value: Value) -> None:
+    """Keep a value for a run, and only so many."""
+    kept[run] = value
+    if len(kept) > MOST_FACTS:
+        kept.popitem(last=False)
+
+
+def _node_tools(plan: Plan) -> tuple[str, ...]:
+    nodes = (node for body in plan.bodies.values() for node in body.nodes.values())
+    return tuple(sorted({node.tool for node in nodes if isinstance(node, ToolNode)}))
+
+
+def _agent_of(plan: Plan) -> Agent:
+    """The plan's agent. Where there is none, its graph stands for one: its name, permissions and nodes' tools."""
+    if plan.agent:
+        return Agent.from_plan_data(plan.agent)
+    graph = plan.graphs[plan.document]
+    # Not validated: nodes may name two tools of one name, because they name modules too.
+    return Agent.model_construct(
+        name=graph.name,
+        model="",
+        permissions=graph.permissions,
+        approvals=graph.approvals,
+        hooks=graph.hooks,
+        tools=_node_tools(plan),
+    )
+
+
 def _is_below(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root.resolve())
+
+
+def _conversation(tx: Transaction, job: str) -> Conversation:
+    row = tx.job(job)
+    if row is None:
+        raise WrongStore(_UNKNOWN.format(job))
+    # Without a session nothing is kept of it, and 0 is nobody's number.
+    return Conversation(row["session"], tx.session_number(row["session"]) or 0)
 
 
 def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
@@ -193,5 +283,5 @@ class Heartbeats:
 
     async def _beat(self) -> None:
         while True:
-            activity.heartbeat()
             await asyncio.sleep(self._every)
+            activity.heartbeat()

@@ -1,32 +1,50 @@
-"""The stages of a tool call before and after it runs: discover, validate, authorize, check_cancel, format."""
+"""The stages of a tool call before it runs: discover, validate, authorize, check_cancel."""
 
 import asyncio
 import json
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from temporalio import activity
 
+from activities.approved import check_approved
+from activities.call_limit import check_call_limit
+from activities.call_words import preview_of, summary_of
+from activities.hooks import Hooks, hooked
+from activities.mcp.catalogue import changed, tool_of_call
+from activities.node_call import Item, inline_arguments, is_node_call, offered
 from activities.observe import store_events
-from activities.runtime import Call, JobFacts, Runtime
-from activities.tool_run import describe
+from activities.policy_layers import PolicyLayers
+from activities.runtime import Call, JobFacts, Runtime, this_run
+from activities.services import check_runtime
+from activities.shell_parser import read_command
+from activities.told import failed
+from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, run_function
 from activities.transcript import PRIVATE, Transcript
+from activities.untrusted import untrusted_reason
 from activities.workspace import Workspace
-from loom_dsl.agent import call_name
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.errors import LoomError, ToolNotFound, ToolUnavailable, ToolValidationError
+from loom_dsl.errors import (
+    LoomError,
+    ToolNotFound,
+    ToolUnavailable,
+    ToolValidationError,
+)
+from loom_dsl.mcp import is_mcp
 from loom_dsl.permission_rules import rule_for
 from loom_dsl.permissions import ToolTraits, Verdict, decide, traits_of
 from loom_dsl.redaction import mask_known, redact
-from loom_dsl.tool_result import ToolMessage, failure, refusal, success
-from loom_dsl.tools import Arguments, Tool, ToolContext, validate_arguments
+from loom_dsl.risk import reaches
+from loom_dsl.roles import Roles, who_may_decide
+from loom_dsl.tools import Arguments, Tool, validate_arguments
 from loom_dsl.validation import suggest
-from loom_store.transaction import Transaction
 
 MOST_SUMMARY = 300
-MOST_MESSAGE = 8_000
-"""Characters of a failure's message that enter the history."""
 CUT = "your message was cut off at the limit of output tokens, so make the arguments shorter;"
+
+AROUND = "it must be approved by {}, and `on_expiry: allow` would let it run without; have it changed to deny or halt"
+ROLES, SIGNATURE = "somebody with a role in the deployment's policy", "a signed decision"
 
 
 class Calls:
@@ -34,35 +52,77 @@ class Calls:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self.runtime, self._transcript = runtime, transcript
+        self._layers = PolicyLayers(runtime.registry, runtime.environment)
+        self._asked: dict[str, asyncio.Task[bool]] = {}
+        """By reference: the questions under way. One that hangs is not asked again and again, each in a thread."""
 
-    def tool(self, facts: JobFacts, name: str) -> Tool:
-        """Find the tool that the model named.
+    @property
+    def roles(self) -> Roles:
+        """Who may decide in this deployment."""
+        return self._layers.roles
+
+    def is_signed(self, call: Call, facts: JobFacts, tool: Tool) -> bool:
+        """Whether only a signed decision lets a tool's call run, as the agent's policy says it, or those around it."""
+        around = self._layers.signed(call.run, facts.workdir)
+        return reaches(tool.risk, around) or reaches(tool.risk, facts.agent.approvals.signed)
+
+    async def tool(self, facts: JobFacts, item: Item) -> Tool:
+        """Find the tool that the model, or a graph's node, named.
 
         Raises:
             ToolNotFound: The agent has no tool of that name.
             ToolUnavailable: It cannot be used now.
+            MissingTools: The agent has it, and this worker does not.
         """
-        for reference in facts.agent.tools:
-            if call_name(reference) == name:
-                tool = self.runtime.registry.resolve(reference)
-                _check_available(tool)
-                return tool
-        known = [call_name(reference) for reference in facts.agent.tools]
+        name, known = item["name"], offered(facts, item)
+        if is_mcp(name) and (name in known or not is_node_call(item)):
+            return await tool_of_call(self.runtime, self._transcript, this_run()[0], facts, item)
+        if name in known:
+            tool = self.runtime.registry.resolve(known[name])
+            if tool.is_available is not None:
+                await self._check_available(known[name], tool, tool.is_available)
+            return tool
         hint = suggest(name, known)
         listed = f"the tools are {', '.join(known)}" if known else "there are no tools"
         raise ToolNotFound(f"there is no tool {name!r}; {hint or listed}")
 
+    async def _check_available(self, reference: str, tool: Tool, is_available: Callable[[], bool]) -> None:
+        asking = self._asked.get(reference)
+        if asking is None:
+            asking = self._asked[reference] = asyncio.create_task(run_function(lambda: bool(is_available()), {}))
+            asking.add_done_callback(lambda done: self._answered(reference, done))
+        unclear = f"it could not be found out whether the tool {tool.name} is available"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                available = await asyncio.shield(asking)
+        except TimeoutError:
+            why = f"{unclear}: its is_available gave no answer within {ANSWER_SECONDS:g} s"
+            raise ToolUnavailable(why) from None
+        except Raised as raised:
+            if isinstance(raised.error, ToolUnavailable):
+                raise raised.error from None  # it says itself why it cannot be used
+            raise ToolUnavailable(f"{unclear}: {describe(raised.error)}") from None
+        if not available:
+            raise ToolUnavailable(f"the tool {tool.name} is not available now")
+
+    def _answered(self, reference: str, asking: "asyncio.Task[bool]") -> None:
+        self._asked.pop(reference, None)
+        asking.cancelled() or asking.exception()  # looked at, because it may be that nobody waits any more
+
     async def raw_arguments(self, call: Call) -> str:
         """What the model sent as arguments of this call."""
         item = call.arguments["call"]
-        head = await self._transcript.head(call.session, item["e"])
+        if is_node_call(item):
+            return inline_arguments(item, self.runtime.secrets)
+        head = await self._head(call)
         raw: str = head["tool_calls"][item["i"]]["function"]["arguments"]
         return raw
 
     async def was_cut(self, call: Call) -> bool:
         """Whether the model ran into its limit of output tokens in the message that makes this call."""
-        head = await self._transcript.head(call.session, call.arguments["call"]["e"])
-        return bool(head.get(PRIVATE, {}).get("finish") == "length")
+        return not is_node_call(call.arguments["call"]) and bool(
+            (await self._head(call)).get(PRIVATE, {}).get("finish") == "length"
+        )
 
     async def arguments(self, call: Call, tool: Tool) -> Arguments:
         """The validated arguments: those that were approved, where somebody was asked."""
@@ -73,37 +133,70 @@ class Calls:
             return value
         return validate_arguments(tool, await self.raw_arguments(call))
 
-    def verdict(self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments) -> Verdict:
-        """Ask the policy. Somebody's approval stands in for a rule that asks, never for one that denies."""
-        verdict = decide(
-            facts.agent.permissions, self.traits(facts, tool, arguments), arguments, call.arguments["remembered"]
-        )
-        if verdict.decision == "ask" and call.arguments.get("approved"):
-            return verdict.model_copy(update={"decision": "allow"})
-        return verdict
+    async def _head(self, call: Call) -> dict[str, Any]:
+        return await self._transcript.head(await self.runtime.conversation(call.job), call.arguments["call"]["e"])
 
-    def traits(self, facts: JobFacts, tool: Tool, arguments: Arguments) -> ToolTraits:
+    async def verdict(
+        self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments, *, recorded: bool = False
+    ) -> Verdict:
+        """Ask the policies. Somebody's approval stands in for a rule that asks, never for one that denies.
+
+        Args:
+            call: The call.
+            facts: Its job.
+            tool: What is called.
+            arguments: Validated.
+            recorded: An approval counts only as the store has it.
+
+        Raises:
+            LoomError: The tool itself does not want to run with these arguments.
+        """
+        if tool.check is not None:
+            await check_call(tool.check, arguments)
+        traits = self.traits(call, facts, tool, arguments)
+        await self._layers.learn(self.runtime.store, call, facts.workdir)
+        around = self._layers.around(call.run, facts.workdir)
+        answer = await self._layers.answer(call, facts, traits, arguments)
+        other = await changed(self.runtime, call)
+        untrusted = other or await untrusted_reason(
+            self.runtime, self._transcript, call, traits, arguments, self._layers.trusted
+        )
+        judge = partial(
+            decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted
+        )
+        remembered = [] if other else call.arguments["remembered"]
+        verdict = judge(remembered)
+        if verdict.decision != "ask":
+            return verdict
+        if call.arguments.get("approved"):
+            if recorded:
+                signed = self.is_signed(call, facts, tool)
+                await check_approved(self.runtime, call, facts, arguments, signed=signed)
+            return verdict.model_copy(update={"decision": "allow"})
+        # A rule of an earlier job knows nothing of what this one has read.
+        kept = [] if untrusted else await self._kept_rules(facts, arguments)
+        return judge([*remembered, *kept]) if kept else verdict
+
+    async def _kept_rules(self, facts: JobFacts, arguments: Arguments) -> list[str]:
+        """The rules that approvers kept for this agent's jobs here. Looked up each time: they may be taken back."""
+        kept = await self.runtime.store.read(lambda tx: tx.rules_kept(facts.agent.name, str(facts.workdir)))
+        name = digest(mask_known(canonical_json(arguments), self.runtime.secrets)) if kept else ""
+        return [rule.rule for rule in kept if rule.arguments in (None, name)]
+
+    def traits(self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments) -> ToolTraits:
         """What the policy looks at."""
         workspace = Workspace(facts.workdir)
-        reference = next(ref for ref in facts.agent.tools if call_name(ref) == tool.name)
+        item = call.arguments["call"]
+        reference = offered(facts, item).get(item["name"], item["name"])  # `mcp__server__*` names many tools
         return traits_of(
             tool,
             arguments,
-            builtin=":" not in reference,
+            builtin=self.runtime.registry.is_builtin(reference),
             working_dir=str(facts.workdir),
             real_path=workspace.real_path,
             reference=reference if ":" in reference else "",
+            read_command=read_command,
         )
-
-
-def _check_available(tool: Tool) -> None:
-    try:
-        available = tool.is_available is None or tool.is_available()
-    except Exception as error:
-        why = f"it could not be found out whether the tool {tool.name} is available: {describe(error)}"
-        raise ToolUnavailable(why) from None
-    if not available:
-        raise ToolUnavailable(f"the tool {tool.name} is not available now")
 
 
 class Stages:
@@ -111,54 +204,63 @@ class Stages:
 
     def __init__(self, runtime: Runtime, calls: Calls) -> None:
         self._runtime, self._calls = runtime, calls
+        self._hooks = Hooks(runtime, calls)
 
     @activity.defn(name="loom.tool.discover")
+    @hooked("discover")
     async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Find the tool and ask whether it is available."""
+        """Find the tool and ask whether it is available, and may be called once more."""
         call = await self._begin(envelope)
         try:
-            self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
+            facts = await self._runtime.facts(call.job)
+            await check_call_limit(self._runtime, call, facts)
+            await check_runtime(self._runtime, call, await self._calls.tool(facts, call.arguments["call"]))
         except LoomError as error:
-            return _failed(error)
+            return failed(error)
         return {"ok": True}
 
     @activity.defn(name="loom.tool.validate")
+    @hooked("validate")
     async def validate(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments; those of a call that changes something, or that were edited, are kept as approved."""
         call = await self._begin(envelope)
         edited = call.arguments.get("edited")
         try:
-            tool = self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"]["name"])
+            tool = await self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"])
             raw = await self._calls.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
         except ToolValidationError as error:
             cut = edited is None and await self._calls.was_cut(call)
-            return _failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
+            return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
         except LoomError as error:
-            return _failed(error)
+            return failed(error)
         if tool.read_only and edited is None:
             return {"ok": True, "arguments": None}
         text = mask_known(canonical_json(arguments), self._runtime.secrets).encode()
         return {"ok": True, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
 
     @activity.defn(name="loom.tool.authorize")
+    @hooked("authorize")
     async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Decide by policy; where it asks, describe the call for a human."""
         call = await self._begin(envelope)
         facts = await self._runtime.facts(call.job)
         try:
-            tool = self._calls.tool(facts, call.arguments["call"]["name"])
+            tool = await self._calls.tool(facts, call.arguments["call"])
             arguments = await self._calls.arguments(call, tool)
-            verdict = self._calls.verdict(call, facts, tool, arguments)
+            verdict = await self._calls.verdict(call, facts, tool, arguments)
         except LoomError as error:
-            return {"decision": "deny", **_failed(error)}
+            return {"decision": "deny", **failed(error)}
         if verdict.decision == "deny":
             return {"decision": "deny", "ok": False, "code": "permission_denied", "message": verdict.reason}
         if verdict.decision == "allow":
-            return {"decision": "allow", "rule": verdict.rule}
+            return {"decision": "allow", "rule": verdict.rule, "layer": verdict.layer}
+        if facts.agent.approvals.on_expiry == "allow" and (whose := self._around(call, facts, tool)):
+            return {"decision": "deny", "ok": False, "code": "permission_denied", "message": AROUND.format(whose)}
         return {"decision": "ask", "request": await self._request(call, facts, tool, arguments, verdict)}
 
     @activity.defn(name="loom.tool.check_cancel")
+    @hooked("check_cancel")
     async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Look at the abort mark: a signal reaches the workflow only with its next task."""
         call = await self._begin(envelope)
@@ -167,40 +269,10 @@ class Stages:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
 
-    @activity.defn(name="loom.tool.format")
-    async def format(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Make the tool message, whatever happened, and tell watchers."""
-        call = Call.of(envelope)
-        return await self._runtime.store.write(lambda tx: self._format(tx, call))
-
-    def _format(self, tx: Transaction, call: Call) -> dict[str, Any]:
-        store_events(tx, call)
-        item, outcome = call.arguments["call"], call.arguments["outcome"]
-        message = self._message(tx, outcome)
-        # An output was redacted before it was kept; what others say about a call was not.
-        text = message.content if outcome.get("ok") else redact(message.content, self._runtime.secrets)
-        content = tx.put_blob(text.encode("utf-8", "replace"))
-        event = {
-            "t": "tool_result",
-            "n": call.turn,
-            "tool_call_id": item["id"],
-            "tool": item["name"],
-            "status": message.status,
-            "content": {"$blob": content},
-        }
-        if message.code:
-            event |= {"code": message.code}
-        if outcome.get("ms") is not None:
-            event |= {"ms": outcome["ms"]}
-        tx.append_events(call.job, f"{call.turn}/{call.at}", [event])
-        return {"id": item["id"], "status": message.status, "code": message.code, "content": content}
-
-    def _message(self, tx: Transaction, outcome: dict[str, Any]) -> ToolMessage:
-        if "choice" in outcome:
-            return refusal(outcome)
-        if outcome.get("ok"):
-            return success(tx.get_blob(outcome["output"]).decode())
-        return failure(outcome["code"], outcome["message"])
+    def _around(self, call: Call, facts: JobFacts, tool: Tool) -> str:
+        """Say whose approval a call needs that nobody's silence may stand in for."""
+        signed = SIGNATURE if self._calls.is_signed(call, facts, tool) else ""
+        return ROLES if self._calls.roles else signed
 
     async def _begin(self, envelope: dict[str, Any]) -> Call:
         call = Call.of(envelope)
@@ -213,43 +285,27 @@ class Stages:
     ) -> dict[str, Any]:
         text = canonical_json(arguments)
         secrets = self._runtime.secrets
-        summary = await asyncio.to_thread(_summary, tool, arguments) or f"{tool.name}({text})"
+        traits = self._calls.traits(call, facts, tool, arguments)
+        summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
         request: dict[str, Any] = {
             "tool": tool.name,
             "call_id": call.arguments["call"]["id"],
             "arguments": digest(mask_known(text, secrets)),
             "summary": redact(summary, secrets)[:MOST_SUMMARY],
             "reason": verdict.reason[:MOST_SUMMARY],
-            "rules": rule_for(tool.name, self._calls.traits(facts, tool, arguments).paths),
+            "rules": rule_for(tool.name, traits.paths, traits.command, traits.hosts),
+            "rule": verdict.rule[:MOST_SUMMARY],
+            "layer": verdict.layer,
             "risk": str(tool.risk),
-            "requester": f"agent {facts.agent.name}",
+            "requester": f"{'agent' if facts.plan.agent else 'graph'} {facts.agent.name}",
         }
-        preview = await asyncio.to_thread(_preview, tool, arguments, facts.workdir, call) if tool.preview else ""
+        if roles := self._calls.roles:
+            request["deciders"] = who_may_decide(roles, tool.risk)
+        if self._calls.is_signed(call, facts, tool):
+            request["signed"] = True
+        preview = await preview_of(tool, arguments, facts.workdir, call)
         blobs = [mask_known(text, secrets).encode(), *([redact(preview, secrets).encode()] if preview else [])]
         names = await self._runtime.store.write(lambda tx: [tx.put_blob(blob) for blob in blobs])
         if preview:
             request["preview"] = names[1]
         return request
-
-
-def _summary(tool: Tool, arguments: Arguments) -> str:
-    """The tool's own summary; a summary that fails must not stand between a call and its approver."""
-    try:
-        return str(tool.summarise(arguments)) if tool.summarise else ""
-    except Exception:
-        activity.logger.exception("the summary of the tool %s failed", tool.name)
-        return ""
-
-
-def _preview(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str:
-    assert tool.preview is not None
-    try:
-        return str(tool.preview(arguments, ToolContext(working_dir=workdir, job=call.job, turn=call.turn)))
-    except LoomError as error:
-        return f"(no preview: {error.message})"
-    except Exception as error:
-        return f"(no preview: {describe(error)})"
-
-
-def _failed(error: LoomError) -> dict[str, Any]:
-    return {"ok": False, "code": error.code, "message": error.message[:MOST_MESSAGE]}

@@ -11,11 +11,16 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic_core
 
-from loom_dsl.errors import UnreadableResult
+from loom_dsl.errors import LoomError, PermissionDenied, UnreadableResult
+from loom_dsl.tool_output import Image, ToolOutput
+
+ANSWER_SECONDS = 3.0
+"""What a tool's author wrote besides its function gets this long: up to three of them in an activity of ten seconds."""
+Answer = TypeVar("Answer")
 
 
 class Raised(Exception):
@@ -42,6 +47,34 @@ async def run_function(function: Callable[..., Any], keywords: Mapping[str, Any]
     return result
 
 
+async def ask(function: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Call what a tool's author wrote besides the tool's function: it may block or hang, and holds up nobody else.
+
+    Raises:
+        Raised: It raised something.
+        TimeoutError: It did not answer in time.
+    """
+    async with asyncio.timeout(ANSWER_SECONDS):
+        answer: Answer = await run_function(lambda: function(*arguments), {})
+        return answer
+
+
+async def check_call(check: Callable[[dict[str, Any]], None], arguments: dict[str, Any]) -> None:
+    """Let a tool's author look at a call. What cannot be looked at is not run.
+
+    Raises:
+        LoomError: It is not to run; says why.
+    """
+    try:
+        await ask(check, arguments)
+    except Raised as raised:
+        error = raised.error
+        raise (error if isinstance(error, LoomError) else PermissionDenied(describe(error))) from None
+    except TimeoutError:
+        why = f"the tool could not look at the call's arguments within {ANSWER_SECONDS:g} s"
+        raise PermissionDenied(why) from None
+
+
 def describe(error: BaseException) -> str:
     """Say in one line what an exception is, also one whose own text cannot be had."""
     try:
@@ -57,6 +90,10 @@ def text_of(result: Any) -> str:
     Raises:
         UnreadableResult: It cannot be written; says why.
     """
+    if isinstance(result, Image):
+        return f"an image ({result.media_type}, {len(result.data):,} bytes)"
+    if isinstance(result, ToolOutput):
+        return result.text
     if result is None or isinstance(result, str):
         return result or ""
     if isinstance(result, bytes | bytearray | memoryview):

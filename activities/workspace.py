@@ -8,38 +8,26 @@ was held against is the file that changes.
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
+from activities.listing import Entry, list_directory
 from activities.openat import native_support, open_beneath, open_directory
-from activities.path_guard import refuse_protected, refuse_system, tell, told, writable_mode
+from activities.path_guard import (
+    is_directory,
+    refuse_protected,
+    refuse_secret,
+    refuse_system,
+    tell,
+    told,
+    writable_mode,
+)
+from activities.replace_file import replacing
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolError
 from loom_dsl.paths import normal_path
-
-SKIPPED_DIRECTORIES = frozenset(
-    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox"}
-    | {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
-)
-"""Directories that a walk does not enter; a walk that starts in one does."""
-_TEMPORARY = ".loom-write-"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something that a walk found.
-
-    Attributes:
-        path: Relative to the working directory.
-        kind: A symbolic link is a link, whatever it leads to.
-    """
-
-    path: str
-    kind: Literal["file", "link", "directory"]
 
 
 class Workspace:
@@ -95,12 +83,15 @@ class Workspace:
         """Open a regular file for reading.
 
         Raises:
-            PermissionDenied: The path leads out of the working directory.
+            PermissionDenied: The path leads out of the working directory, or to a file of keys or settings.
             ToolError: There is no such file, or it is not a regular one.
         """
         # O_NONBLOCK: opening a named pipe must not wait for somebody to write into it.
+        refuse_secret(path, self.relative(path))
         fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
+            if self._native:  # a link with a harmless name may lead to one that is not
+                refuse_secret(path, os.readlink(f"/proc/self/fd/{fd}"))
             mode = os.fstat(fd).st_mode
             if stat.S_ISDIR(mode):
                 raise ToolError(f"{path!r} is a directory; use glob to see what is in it")
@@ -112,12 +103,14 @@ class Workspace:
             raise
 
     @contextlib.contextmanager
-    def open_write(self, path: str) -> Iterator[BinaryIO]:
+    def open_write(self, path: str, expected: os.stat_result | None = None) -> Iterator[BinaryIO]:
         """Write a whole file: it takes the place of the old one when the block ends, and not when the block fails.
 
-        Directories that are missing are made. The mode of an existing file is kept.
+        Directories that are missing are made. The mode of an existing file is kept. With `expected`, only the file
+        that was read is replaced, as its descriptor described it.
 
         Raises:
+            FileChanged: The file is not the expected one any more.
             PermissionDenied: The path leads out of the working directory or through a symbolic link, or is protected.
             ToolError: The file system does not let us.
         """
@@ -130,8 +123,36 @@ class Workspace:
             directory = self._make_directories(path, parent)
         try:
             mode = writable_mode(path, name, directory)
-            with told(path), _replacing(name, directory, mode) as file:
+            with told(path), replacing(name, directory, mode, expected) as file:
                 yield file
+        finally:
+            os.close(directory)
+
+    def delete(self, path: str) -> Literal["file", "directory"]:
+        """Delete a file, or a directory that is empty. A symbolic link is neither followed nor deleted.
+
+        Raises:
+            PermissionDenied: The path leads out of the working directory or through a symbolic link, or is protected.
+            ToolError: There is nothing, or a directory that holds something.
+        """
+        relative = self.relative(path)
+        refuse_protected(path, relative)
+        parent, _, name = relative.rpartition("/")
+        if name == ".":
+            raise PermissionDenied(f"{path!r} is the working directory itself")
+        with told(path):
+            directory = open_beneath(
+                self._fd, parent or ".", os.O_RDONLY | os.O_DIRECTORY, follow=False, native=self._native
+            )
+        try:
+            if is_directory(path, name, directory):
+                with told(path):
+                    os.rmdir(name, dir_fd=directory)
+                return "directory"
+            writable_mode(path, name, directory)
+            with told(path):
+                os.unlink(name, dir_fd=directory)
+            return "file"
         finally:
             os.close(directory)
 
@@ -203,11 +224,15 @@ class Workspace:
                     raise
                 continue  # gone, or unreadable, since it was listed
             try:
-                directories, found = _list(fd, "" if current == "." else f"{current}/")
+                directories, found = list_directory(fd, "" if current == "." else f"{current}/")
             finally:
                 os.close(fd)
             yield from found
             waiting.extend(name for name in reversed(directories) if enter(name))
+
+    def open_directory(self, path: str) -> int:
+        """Open a directory, and give its descriptor, which the caller closes. Raises like `open_read`."""
+        return self._open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def _open(self, path: str, flags: int, *, follow: bool = True) -> int:
         relative = self.relative(path)
@@ -248,39 +273,3 @@ class Workspace:
 
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY)
-
-
-def _list(fd: int, prefix: str) -> tuple[list[str], list[Entry]]:
-    directories: list[str] = []
-    found: list[Entry] = []
-    with os.scandir(fd) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_symlink():
-                found.append(Entry(prefix + entry.name, "link"))
-            elif entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_DIRECTORIES:
-                    directories.append(prefix + entry.name)
-                    found.append(Entry(prefix + entry.name, "directory"))
-            elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY):
-                found.append(Entry(prefix + entry.name, "file"))
-    return directories, found
-
-
-@contextlib.contextmanager
-def _replacing(name: str, directory: int, mode: int | None) -> Iterator[BinaryIO]:
-    """Write next to the file and put it in its place at the end, or leave nothing behind."""
-    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666, dir_fd=directory)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            if mode is not None:
-                os.fchmod(fd, mode)
-            yield file
-            file.flush()
-            os.fsync(fd)
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise

@@ -9,6 +9,7 @@ from activities.builtin.text_file import LARGEST_READ, PAGE, TextFile, describe_
 from activities.workspace import Workspace
 from loom_dsl.errors import ToolError
 from loom_dsl.paths import normal_path
+from loom_dsl.tool_output import LARGEST_IMAGE, Image, ToolOutput, image_type
 from loom_dsl.tools import Arguments, ToolContext, tool
 
 Line = Annotated[int, Field(ge=1)]
@@ -30,8 +31,8 @@ def file_key(arguments: Arguments) -> str | None:
 )
 def read_file(
     context: ToolContext, path: str, start_line: Line = 1, limit: Line | None = None, line_numbers: bool = False
-) -> str:
-    """Read a text file. A long file comes in pages; the end of a page says how to read on.
+) -> str | ToolOutput:
+    """Read a text file, or look at an image. A long file comes in pages; the end of a page says how to read on.
 
     Args:
         path: Path relative to the working directory.
@@ -41,6 +42,10 @@ def read_file(
     """
     with Workspace(context.working_dir) as space, space.open_read(path) as file:
         size = os.fstat(file.fileno()).st_size
+        kind = image_type(file.read(16))
+        file.seek(0)
+        if kind:
+            return _image(path, kind, size, file.read(LARGEST_IMAGE + 1), context)
         found = read_text(path, file)
     if not found.text:
         return f"{path}: the file is empty (0 bytes)"
@@ -56,6 +61,16 @@ def read_file(
     total = str(len(lines)) if whole else f"more than {len(lines)}"
     header = f"{path}: lines {start_line}-{last} of {total}, {describe_size(size)}{_remarks(found)}"
     return "\n".join([header, "", *shown, *_how_to_go_on(last, len(lines), whole, cut)])
+
+
+def _image(path: str, kind: str, size: int, data: bytes, context: ToolContext) -> ToolOutput:
+    what = f"{path!r} is an image ({kind}, {describe_size(size)})"
+    if not context.services.images:
+        raise ToolError(f"{what}, and your model is not known to take images; there is no text in it to read")
+    if len(data) > LARGEST_IMAGE:
+        raise ToolError(f"{what}; images of at most {describe_size(LARGEST_IMAGE)} can be looked at")
+    text = f"{path}: an image, {kind}, {describe_size(size)}; it follows"
+    return ToolOutput(text=text, images=(Image(data=data, media_type=kind),))
 
 
 def _past_the_end(path: str, start_line: int, count: int, whole: bool) -> str:

@@ -5,15 +5,18 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from activities.builtin.line_matcher import LineMatcher
-from activities.builtin.text_file import PAGE, describe_size, is_binary, read_text
-from activities.workspace import SKIPPED_DIRECTORIES, Workspace
+from activities.builtin.ripgrep import candidates
+from activities.builtin.text_file import HEAD, PAGE, describe_size, is_binary, read_text
+from activities.listing import SKIPPED_DIRECTORIES
+from activities.path_guard import is_secret
+from activities.workspace import Workspace
 from loom_dsl.errors import Aborted, PermissionDenied, ToolError
-from loom_dsl.paths import PathPattern
+from loom_dsl.paths import PathPattern, escape_pattern
 from loom_dsl.tools import ToolContext, tool
 
 LARGEST_SEARCHED = 4 * 1024 * 1024
@@ -46,20 +49,7 @@ def glob(
         max_results: Most paths to list.
     """
     wanted = _pattern(pattern)
-    with Workspace(context.working_dir) as space:
-        base = space.relative(directory)
-        prefix = "" if base == "." else f"{base}/"
-        found: list[str] = []
-        count = 0
-        for entry in space.walk(base, enter=lambda path: wanted.reaches_below(path[len(prefix) :])):
-            if context.cancelled():
-                raise Aborted("the search was stopped, because the job was")
-            if entry.kind == "directory" and "**" in pattern:
-                continue
-            if wanted.matches(entry.path[len(prefix) :]):
-                count += 1
-                if len(found) < max_results:
-                    found.append(entry.path + ("/" if entry.kind == "directory" else ""))
+    found, count = _named(context, wanted, directory, max_results, directories="**" not in pattern)
     if not count:
         return _nothing(pattern, directory)
     shown = _fit(found)
@@ -67,6 +57,55 @@ def glob(
     if len(shown) < count:
         shown.append(f"[{count - len(shown)} more; use a narrower pattern or directory]")
     return "\n".join([header, "", *shown])
+
+
+@tool(
+    read_only=True,
+    quick=True,
+    path_arguments=("directory",),
+    recursive=True,
+    timeout=30,
+    summarise=lambda arguments: f"search {arguments.get('directory', '.')} for {arguments.get('pattern')}",
+)
+def file_search(
+    context: ToolContext,
+    pattern: str,
+    directory: str = ".",
+    max_results: Annotated[int, Field(ge=1, le=1_000)] = 100,
+) -> dict[str, Any]:
+    """Find files by name, everywhere below a directory.
+
+    Gives `files`, the paths; `count`, how many there are in all; and `pattern`.
+
+    Args:
+        pattern: A glob such as *.py or src/**/*.ts, or a part of a name such as invoice.
+        directory: Where to look, relative to the working directory.
+        max_results: Most paths to give.
+    """
+    part = pattern if any(mark in pattern for mark in "*?[{/") else f"*{escape_pattern(pattern)}*"
+    wanted = _pattern(part if "/" in part else f"**/{part}")
+    found, count = _named(context, wanted, directory, max_results, directories=False)
+    return {"files": found, "count": count, "pattern": pattern}
+
+
+def _named(
+    context: ToolContext, wanted: PathPattern, directory: str, most: int, *, directories: bool
+) -> tuple[list[str], int]:
+    """Give the first paths that match, directories with a `/` at their end, and how many there are in all."""
+    found: list[str] = []
+    count = 0
+    with Workspace(context.working_dir) as space:
+        base = space.relative(directory)
+        prefix = "" if base == "." else f"{base}/"
+        for entry in space.walk(base, enter=lambda path: wanted.reaches_below(path[len(prefix) :])):
+            if context.cancelled():
+                raise Aborted("the search was stopped, because the job was")
+            is_directory = entry.kind == "directory"
+            if (directories or not is_directory) and wanted.matches(entry.path[len(prefix) :]):
+                count += 1
+                if len(found) < most:
+                    found.append(entry.path + ("/" if is_directory else ""))
+    return found, count
 
 
 def _pattern(text: str) -> PathPattern:
@@ -106,8 +145,11 @@ class _Search:
     searched: int = 0
     binary: int = 0
     large: int = 0
+    protected: int = 0
     unreadable: int = 0
     stopped: str = ""
+    maybe: set[str] | None = None
+    """The files in which something may match; None: in all of them."""
 
 
 @tool(
@@ -138,8 +180,19 @@ def grep(
         Workspace(context.working_dir) as space,
         LineMatcher(pattern, ignore_case=ignore_case, seconds=SECONDS_PER_FILE, cancelled=context.cancelled) as matcher,
     ):
+        search.maybe = _maybe(space, path, pattern, ignore_case, context)
         _search(space, matcher, search, _files(space, path, include), max_results, context)
     return _report(search, pattern, path)
+
+
+def _maybe(space: Workspace, path: str, pattern: str, ignore_case: bool, context: ToolContext) -> set[str] | None:
+    base = space.relative(path)
+    if not stat.S_ISDIR(space.stat(base).st_mode):
+        return None
+    found = candidates(
+        space, base, pattern, ignore_case=ignore_case, seconds=SECONDS_PER_FILE, cancelled=context.cancelled
+    )
+    return found if found is None or base == "." else {f"{base}/{name}" for name in found}
 
 
 def _files(space: Workspace, path: str, include: str | None) -> Iterator[str]:
@@ -174,6 +227,8 @@ def _search(
         if data is None:
             continue
         search.searched += 1
+        if search.searched % 200 == 0:
+            context.progress(f"{search.searched} files searched, {len(search.lines)} lines found")
         found = matcher.find(name, data, max_results - len(search.lines) + 1)
         search.files += bool(found)
         search.lines += [f"{name}:{number}: {line}" for number, line in found]
@@ -184,14 +239,21 @@ def _search(
 
 
 def _load(space: Workspace, search: _Search, name: str) -> bytes | None:
+    if is_secret(name):
+        search.protected += 1
+        return None
     try:
         with space.open_read(name) as file:
             if os.fstat(file.fileno()).st_size > LARGEST_SEARCHED:
                 search.large += 1
                 return None
-            data = file.read(LARGEST_SEARCHED)
+            nothing = search.maybe is not None and name not in search.maybe
+            data = file.read(HEAD if nothing else LARGEST_SEARCHED)
             if is_binary(data):
                 search.binary += 1
+                return None
+            if nothing:
+                search.searched += 1
                 return None
             file.seek(0)
             return data if data.isascii() else read_text(name, file).text.encode("utf-8", "replace")
@@ -207,6 +269,7 @@ def _report(search: _Search, pattern: str, path: str) -> str:
         for count, what in (
             (search.binary, "binary"),
             (search.large, f"over {describe_size(LARGEST_SEARCHED)}"),
+            (search.protected, "protected"),
             (search.unreadable, "unreadable"),
         )
         if count

@@ -10,7 +10,8 @@ PAGE = 9_000
 """Characters of content in one result: below the 10,000 at which a result would be cut in its middle."""
 LARGEST_READ = 8 * 1024 * 1024
 """Bytes of a file that are looked at."""
-_HEAD = 8192
+HEAD = 8192
+"""Bytes by which a binary file is known."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -70,7 +71,7 @@ def read_text(path: str, file: BinaryIO, limit: int = LARGEST_READ) -> TextFile:
 
 def is_binary(data: bytes) -> bool:
     """Say whether bytes are not text: there is a NUL at their beginning, and no mark of a wide encoding."""
-    return b"\0" in data[:_HEAD] and not any(data.startswith(mark) for mark, _ in _MARKS)
+    return b"\0" in data[:HEAD] and not any(data.startswith(mark) for mark, _ in _MARKS)
 
 
 def readable(text: str) -> str:

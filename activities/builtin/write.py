@@ -2,16 +2,20 @@
 
 import difflib
 import os
+import re
 from collections.abc import Iterator
 
 from activities.builtin.read import file_key
 from activities.builtin.text_file import LARGEST_READ, TextFile, describe_size, read_text, readable
+from activities.replace_file import FileChanged
 from activities.workspace import Workspace
 from loom_dsl.errors import LoomError, ToolError
 from loom_dsl.redaction import cut_middle
 from loom_dsl.tools import Arguments, Reconciliation, ToolContext, tool
 
 _LONGEST_PREVIEW = 8_000
+_MOST_ATTEMPTS = 3
+_WORD = re.compile(r"\w{3,40}")
 _MOST_COMPARED = 4_000
 """Lines of a file that are compared with one another; comparing takes quadratic time."""
 
@@ -58,7 +62,7 @@ def write_file(context: ToolContext, path: str, content: str) -> str:
 def _preview_edit(arguments: Arguments, context: ToolContext) -> str:
     try:
         with Workspace(context.working_dir) as space:
-            found = _read_whole(space, arguments["path"])
+            found, _ = _read_whole(space, arguments["path"])
             changed, _ = _replace(found, **arguments)
     except LoomError as error:
         return f"This edit would fail: {error.message}"
@@ -69,7 +73,7 @@ def _reconcile_edit(arguments: Arguments, context: ToolContext) -> Reconciliatio
     """Look whether an edit that nobody saw the end of is in the file, which is replaced in one step or not at all."""
     try:
         with Workspace(context.working_dir) as space:
-            found = _read_whole(space, arguments["path"])
+            found, _ = _read_whole(space, arguments["path"])
     except LoomError:
         return Reconciliation(outcome="unknown")
     old, new = (_as_in_file(found, arguments[name]) for name in ("old", "new"))
@@ -97,24 +101,36 @@ def edit_file(context: ToolContext, path: str, old: str, new: str, replace_all: 
         new: The text to put in its place.
         replace_all: Replace every occurrence.
     """
-    with Workspace(context.working_dir) as space:
-        found = _read_whole(space, path)
-        changed, places = _replace(found, path, old, new, replace_all)
-        data = found.encode(changed)
-        with space.open_write(path) as file:
-            file.write(data)
+    for attempt in range(_MOST_ATTEMPTS):
+        try:
+            places = _edit(context, path, old, new, replace_all)
+            break
+        except FileChanged:  # by somebody else, after it was read: what they wrote counts
+            if attempt + 1 == _MOST_ATTEMPTS:
+                raise ToolError(f"{path!r} is being changed by somebody else all the time; read it again") from None
     where = ", ".join(map(str, places[:10])) + (", ..." if len(places) > 10 else "")
     return f"Edited {path}: {len(places)} replacement{'' if len(places) == 1 else 's'}, at line {where}"
 
 
-def _read_whole(space: Workspace, path: str) -> TextFile:
+def _edit(context: ToolContext, path: str, old: str, new: str, replace_all: bool) -> list[int]:
+    with Workspace(context.working_dir) as space:
+        found, as_read = _read_whole(space, path)
+        changed, places = _replace(found, path, old, new, replace_all)
+        data = found.encode(changed)
+        with space.open_write(path, as_read) as file:
+            file.write(data)
+    return places
+
+
+def _read_whole(space: Workspace, path: str) -> tuple[TextFile, os.stat_result]:
     with space.open_read(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        as_read = os.fstat(file.fileno())
+        size = as_read.st_size
         if size > LARGEST_READ:
             raise ToolError(
                 f"{path!r} has {describe_size(size)}; edit_file takes files up to {describe_size(LARGEST_READ)}"
             )
-        return read_text(path, file)
+        return read_text(path, file), as_read
 
 
 def _as_in_file(found: TextFile, text: str) -> str:
@@ -161,9 +177,24 @@ def _nearest(text: str, old: str) -> str:
     first = max(wanted, key=len, default="")[:200]
     candidates = [line[:200] for line in stripped[:_MOST_COMPARED]]
     close = difflib.get_close_matches(first, dict.fromkeys(candidates), 3, 0.6)
-    if not close:
+    numbers = sorted(candidates.index(line) for line in close) or _with_like_words(candidates, first)
+    if not numbers:
         return "No line is like it; read the file again and copy the text exactly."
-    return _show("The closest lines are", lines, sorted(candidates.index(line) for line in close))
+    return _show("The closest lines are", lines, numbers)
+
+
+def _with_like_words(lines: list[str], piece: str) -> list[int]:
+    """Find the lines that share the most words with a piece of a line; else one that has a word like its longest."""
+    wanted = set(_WORD.findall(piece))
+    if not wanted:
+        return []
+    shared = {number: len(wanted.intersection(_WORD.findall(line))) for number, line in enumerate(lines)}
+    best = max(shared.values(), default=0)
+    if best:
+        return [number for number, count in shared.items() if count == best][:3]
+    words = {word: number for number, line in reversed(list(enumerate(lines))) for word in _WORD.findall(line)}
+    close = difflib.get_close_matches(max(wanted, key=len), words, 1, 0.6)
+    return [words[word] for word in close]
 
 
 def _show(words: str, lines: list[str], numbers: range | list[int]) -> str:

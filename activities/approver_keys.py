@@ -1,0 +1,137 @@
+"""The public keys of those who sign decisions: a file on the worker, read anew when it changes."""
+
+import json
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from loom_dsl.approval import Decision, problem_of
+from loom_dsl.approver_key import ApproverKey
+from loom_dsl.errors import ConfigurationError
+from loom_dsl.signature import VERIFIED, signed_text, wrong_time
+
+KEYS_VARIABLE = "LOOM_APPROVER_KEYS"
+"""Names the file, in the worker's environment."""
+LARGEST_FILE = 1024 * 1024
+NO_LIBRARY = "signatures need the library `cryptography`: pip install 'loom-dsl[signed]'"
+Verdict = tuple[str, str]
+"""``verified`` or why not, and a sentence about it."""
+
+
+@dataclass
+class ApproverKeys:
+    """The keys of a file. Several of one person may count at the same time, so that they can be changed.
+
+    Attributes:
+        path: The file: one JSON object a line, as `loom key new` prints it.
+    """
+
+    path: Path
+    _seen: tuple[int, ...] = ()
+    _keys: Mapping[str, ApproverKey] = field(default_factory=dict)
+
+    def read(self) -> Mapping[str, ApproverKey]:
+        """Give the keys by their names.
+
+        Raises:
+            ConfigurationError: The file cannot be read, has a line that is no key, or others may write it.
+        """
+        try:
+            state = self.path.stat()
+            seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode)
+            if seen != self._seen:
+                self._keys, self._seen = read_keys(self.path), seen
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} ({KEYS_VARIABLE}) cannot be read: {error.strerror}") from None
+        return self._keys
+
+
+def read_keys(path: Path) -> Mapping[str, ApproverKey]:
+    """Read a file of keys, by their names.
+
+    Raises:
+        ConfigurationError: It has a line that is no key, or others than its owner may write it.
+        OSError: It cannot be read.
+    """
+    where = f"{path} ({KEYS_VARIABLE})"
+    if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigurationError(f"others may write {where}; say `chmod go-w {path}`")
+    with path.open("rb") as file:
+        text = file.read(LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise ConfigurationError(f"{where} is larger than 1 MiB")
+    keys: dict[str, ApproverKey] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            key = ApproverKey.model_validate(json.loads(line))
+        except ValidationError as error:
+            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): {problem_of(error)}") from None
+        except (ValueError, RecursionError):
+            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): this is not JSON") from None
+        if key.key not in ("", key.name):
+            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): `key` is not that of `public`: {key.name}")
+        if key.name in keys:
+            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): {key.name} is there twice")
+        keys[key.name] = key
+    return keys
+
+
+def has_library() -> bool:
+    """Whether signatures can be verified here."""
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def is_signed_by(public: bytes, signature: bytes, text: bytes) -> bool:
+    """Whether a signature of a text is that of a key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def judged(  # noqa: PLR0911 - one for each verdict
+    keys: Mapping[str, ApproverKey], decision: Decision, *, job: str, tool: str, requester: str, moment: float
+) -> Verdict:
+    """Hold a decision's signature against the keys.
+
+    Args:
+        keys: By their names.
+        decision: The decision.
+        job: The job that it came to.
+        tool: What that asks about, or empty.
+        requester: Who asks, or empty.
+        moment: When the decision came, in seconds since 1970.
+    """
+    signature = decision.signature
+    if signature is None:
+        return "unsigned", "the decision has no signature"
+    if signature.job != job:
+        return "wrong_job", "the decision was signed for another job"
+    key = keys.get(signature.key)
+    if key is None:
+        return "key_unknown", f"this worker does not know the key {signature.key}"
+    text = signed_text(decision, tool, requester)
+    if not is_signed_by(bytes.fromhex(key.public), bytes.fromhex(signature.value), text):
+        return "bad_signature", "the signature is not one of this decision: something in it was changed, or is missing"
+    if key.revoked:
+        return "key_revoked", f"the key {key.name} was revoked"
+    if decision.by != key.by:
+        return "wrong_person", f"the key {key.name} is that of {key.by}, and `by` says somebody else"
+    if late := key.wrong_time(moment):
+        return "key_expired", late
+    if late := wrong_time(signature, moment):
+        return "signature_expired", late
+    return VERIFIED, ""

@@ -1,0 +1,58 @@
+"""What the stage `execute` has at hand: one attempt at a call, and a tool's function at work."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from activities.progress import Progress
+from activities.runtime import Call, JobFacts, Run
+from loom_dsl.tool_output import Image
+from loom_dsl.tools import Arguments, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at one call."""
+
+    call: Call
+    facts: JobFacts
+    tool: Tool
+    arguments: Arguments
+    key: str
+    images: list[Image] = field(default_factory=list)
+    """What the function returned besides text."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the ledger knows of it: what must not happen twice, and what may have to be taken back."""
+        return not self.tool.idempotent or self.tool.compensate is not None
+
+    @property
+    def place(self) -> tuple[Run, str]:
+        """Names it among what runs in this worker; the key may come again with another job of the same id."""
+        return self.call.run, self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A tool's function at work. It may outlive the attempt that began it; the next attempt then waits for it.
+
+    Attributes:
+        task: Gives what the function returns.
+        stop: Set when the function is to end.
+        progress: What it says while it works.
+        until: When its time is up, by the event loop's clock.
+        renewal: Says in the ledger that it runs.
+    """
+
+    task: asyncio.Task[Any]
+    stop: threading.Event
+    progress: Progress
+    until: float
+    renewal: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        """Tell the function to end, and listen to it no longer."""
+        self.stop.set()
+        self.task.cancel()

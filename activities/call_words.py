@@ -1,0 +1,48 @@
+"""What a tool's author wrote for the people who are asked about its calls: a summary, and a preview."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+
+from activities.runtime import Call
+from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe
+from loom_dsl.errors import LoomError
+from loom_dsl.redaction import redact
+from loom_dsl.tools import Arguments, Tool, ToolContext
+
+LONGEST_LOG = 8_000
+"""Characters of a failure that are logged."""
+
+
+def _text(function: Callable[..., object], *arguments: Any) -> str:
+    return str(function(*arguments))
+
+
+async def summary_of(tool: Tool, arguments: Arguments, secrets: Mapping[str, str]) -> str:
+    """The tool's own summary; a summary that fails must not stand between a call and its approver."""
+    if tool.summarise is None:
+        return ""
+    try:
+        return await ask(_text, tool.summarise, arguments)
+    except Raised as raised:
+        told = redact(describe(raised.error), secrets)[:LONGEST_LOG]
+        activity.logger.error("the summary of the tool %s failed: %s", tool.name, told)
+    except TimeoutError:
+        activity.logger.error("the summary of the tool %s took over %g s", tool.name, ANSWER_SECONDS)
+    return ""
+
+
+async def preview_of(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str:
+    """What a call would do, as the tool shows it, such as a diff; empty where it shows nothing."""
+    if tool.preview is None:
+        return ""
+    context = ToolContext(working_dir=workdir, job=call.job, turn=call.turn)
+    try:
+        return await ask(_text, tool.preview, arguments, context)
+    except Raised as raised:
+        error = raised.error
+        return f"(no preview: {error.message if isinstance(error, LoomError) else describe(error)})"
+    except TimeoutError:
+        return f"(no preview: it did not end within {ANSWER_SECONDS:g} s)"

@@ -1,0 +1,34 @@
+"""What the ledger knows of a tool call that an attempt began, and nobody saw the end of."""
+
+from typing import Any
+
+from activities.holding import is_held
+from activities.runtime import Call
+from loom_dsl.errors import OutcomeUnknown, UnreadableResult
+from loom_store.transaction import Transaction
+
+
+def effect_key(call: Call) -> str:
+    """Names one tool call over all jobs, in the ledger and towards the tool."""
+    return f"{call.job}/{call.turn}/{call.arguments['call']['id']}"
+
+
+def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
+    """Give the outcome as the stage `execute` tells it; None when no attempt began an effect.
+
+    An effect of which nobody can tell any more what became of it is unknown from now on; one that runs in another
+    worker has its outcome written down there.
+    """
+    effect = tx.effect(key)
+    if effect is None:
+        return None
+    if effect.status == "settled" and effect.result_digest:
+        if effect.note == UnreadableResult.code:
+            return {"ok": False, "code": effect.note, "message": tx.get_blob(effect.result_digest).decode()}
+        return {"ok": True, "output": effect.result_digest}
+    if effect.status == "failed":
+        return {"ok": False, "code": "tool_error", "message": effect.note or "the tool failed"}
+    unknown = OutcomeUnknown()
+    if effect.status == "pending" and not is_held(effect):
+        tx.settle_effect(key, "unknown", note=unknown.message)
+    return {"ok": False, "code": unknown.code, "message": unknown.message}

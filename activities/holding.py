@@ -1,0 +1,92 @@
+"""Whether an attempt that began an effect still runs it: a worker that is slow is told from one that is gone.
+
+Where both workers run on one machine, the system knows which processes there are. Of a worker elsewhere only the
+ledger tells: who runs an effect says so again and again, and is taken for gone when it has not for some seconds.
+"""
+
+import asyncio
+import os
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from loom_dsl.errors import StoreError
+from loom_store.rows import Effect
+from loom_store.store import Store
+
+HELD_SECONDS = 8.0
+"""For how long to believe a worker elsewhere that it runs an effect."""
+RENEW_SECONDS = 2.0
+LOOK_SECONDS = 0.25
+_PROC = Path("/proc")
+
+AT_WORK: set[str] = set()
+"""Keys of the effects that run in this process."""
+
+
+@lru_cache(maxsize=4)
+def _place(pid: int) -> str:
+    """Names this machine since its last start, as far as its process numbers mean something: ``""`` where none can."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(_PROC / 'self/ns/pid')}" if _started(pid) else ""
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process began, by its machine's clock: its number may be given again. Empty when it is gone."""
+    try:
+        # The name of the program, in brackets, may hold anything.
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def this_process() -> str:
+    """Names this process for others that read the ledger."""
+    pid = os.getpid()
+    return f"{_place(pid)} {pid} {_started(pid)}"
+
+
+def is_held(effect: Effect) -> bool:
+    """Whether an effect without an outcome runs now, as far as it can be told."""
+    if effect.status != "pending" or not effect.holder:
+        return False
+    place, pid, started = effect.holder.rsplit(" ", 2)
+    mine = os.getpid()
+    if place and place == _place(mine):
+        return effect.key in AT_WORK if int(pid) == mine else bool(started) and _started(int(pid)) == started
+    return effect.held_until is not None and datetime.fromisoformat(effect.held_until) > datetime.now(UTC)
+
+
+async def renew(store: Store, key: str, pending: "asyncio.Future[object]") -> None:
+    """Say in the ledger that an effect runs, for as long as it does."""
+    while True:
+        await asyncio.wait([pending], timeout=RENEW_SECONDS)
+        if pending.done():
+            return
+        try:
+            await store.write(lambda tx: tx.hold_effect(key, this_process(), HELD_SECONDS))
+        except StoreError:
+            continue  # it is told again; what runs does not depend on it
+
+
+async def let_go(store: Store, effect: Effect, seconds: float) -> Effect:
+    """Wait until an effect runs no more, or has an outcome; at most for so long. Gives it as it then is.
+
+    Whoever ran it writes the outcome down and only then is no longer at work, so the ledger is read once more after
+    nobody was found at work: what was read before may lack the outcome.
+    """
+    key, end = effect.key, time.monotonic() + seconds
+    while effect.status == "pending":
+        waiting = is_held(effect) and time.monotonic() < end
+        if waiting:
+            await asyncio.sleep(LOOK_SECONDS)
+        found = await store.read(lambda tx: tx.effect(key))
+        effect = found or effect
+        if not waiting or found is None:
+            break
+    return effect

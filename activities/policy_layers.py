@@ -1,0 +1,188 @@
+"""The policies around an agent's: the deployment's file, the project's file, and the agent's own function."""
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from activities.registry import ToolRegistry
+from activities.runtime import Call, JobFacts, Run, remember
+from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, run_function
+from activities.workspace import Workspace
+from loom_dsl.canonical import digest
+from loom_dsl.errors import ConfigurationError, DocumentError, LoomError, MissingTools, PermissionDenied, ToolError
+from loom_dsl.permission_function import PermissionRequest, answer_of, denied_by_error, strictest
+from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict
+from loom_dsl.policy import PROJECT_POLICY, Policy, read_policy
+from loom_dsl.risk import lowest
+from loom_dsl.roles import Roles
+from loom_dsl.tools import Arguments, Risk
+
+if TYPE_CHECKING:
+    from loom_store.store import Store
+    from loom_store.transaction import Transaction
+
+POLICY_VARIABLE = "LOOM_POLICY"
+"""Names the deployment's policy file, in the worker's environment."""
+LARGEST_POLICY = 256 * 1024
+
+
+def deployment_policy(environment: Mapping[str, str]) -> Policy | None:
+    """Read the deployment's policy.
+
+    Raises:
+        ConfigurationError: There is no such file, or it is not a policy: a worker must not work without it.
+    """
+    name = environment.get(POLICY_VARIABLE, "").strip()
+    if not name:
+        return None
+    try:
+        return read_policy(Path(name).expanduser().read_bytes(), name)[0]
+    except OSError as error:
+        raise ConfigurationError(f"the policy {name} ({POLICY_VARIABLE}) cannot be read: {error.strerror}") from None
+    except DocumentError as error:
+        raise ConfigurationError(f"the policy in {POLICY_VARIABLE} cannot be used: {error.message}") from None
+
+
+def project_policy(workdir: Path) -> Policy | None:
+    """Read the policy of the project in a working directory.
+
+    Raises:
+        PermissionDenied: There is one that cannot be used, so that nothing may run.
+    """
+    text = _project_text(workdir)
+    return None if text is None else _read(text)
+
+
+def _project_text(workdir: Path) -> bytes | None:
+    with Workspace(workdir) as workspace:
+        try:
+            if not workspace.exists(PROJECT_POLICY):
+                return None
+            with workspace.open_read(PROJECT_POLICY) as file:
+                return file.read(LARGEST_POLICY)
+        except (ToolError, OSError) as error:
+            raise _unusable(error) from None
+
+
+def _read(text: bytes) -> Policy:
+    try:
+        return read_policy(text, PROJECT_POLICY)[0]
+    except DocumentError as error:
+        raise _unusable(error) from None
+
+
+def _unusable(error: Exception) -> PermissionDenied:
+    what = error.message if isinstance(error, LoomError) else str(error)
+    return PermissionDenied(f"the project's policy cannot be used, so nothing may run: {what}")
+
+
+class PolicyLayers:
+    """What has a say about calls besides the agent's own rules."""
+
+    def __init__(self, registry: ToolRegistry, environment: Mapping[str, str]) -> None:
+        self._registry = registry
+        self._deployment = deployment_policy(environment)
+        self._learnt: OrderedDict[Run, Mapping[str, Policy]] = OrderedDict()
+        """By run: what the project's policy has said since the job began, by the digest of its text."""
+
+    @property
+    def trusted(self) -> Sequence[str]:
+        """The tools whose results the deployment trusts."""
+        return self._deployment.trust if self._deployment else []
+
+    @property
+    def roles(self) -> Roles:
+        """The deployment's roles; none: anybody may decide."""
+        return self._deployment.roles if self._deployment else {}
+
+    def around(self, run: Run, workdir: Path) -> Sequence[PolicyLayer]:
+        """Give the policies around an agent's, as they were learnt last.
+
+        Raises:
+            PermissionDenied: The project's policy cannot be used.
+        """
+        deployment = [self._deployment.layer(deployment=True)] if self._deployment else []
+        return [*deployment, *(policy.layer(deployment=False) for policy in self._projects(run, workdir))]
+
+    def signed(self, run: Run, workdir: Path) -> Risk | None:
+        """Give the risk from which on approvals need a signature, as the policies around an agent's say it.
+
+        Raises:
+            PermissionDenied: The project's policy cannot be used.
+        """
+        deployment = self._deployment.signed if self._deployment else None
+        return lowest([deployment, *(policy.signed for policy in self._projects(run, workdir))])
+
+    async def learn(self, store: "Store", call: Call, workdir: Path) -> None:
+        """Read what the project's policy says now, and keep it for the job.
+
+        What it said before goes on counting, whatever worker read it: what is changed while a job runs, by itself or
+        by anybody, never widens what the job may do. The jobs below a job begin with what it knows.
+
+        Raises:
+            PermissionDenied: It cannot be used.
+        """
+        text = _project_text(workdir)
+        known = self._learnt.get(call.run)
+        if known is None:
+            kept = await store.read(lambda tx: {name: tx.get_blob(name) for name in tx.marks(call.job, "policy")})
+            known = {name: _read(old) for name, old in kept.items()}
+        if text is not None and digest(text) not in known:
+            found = _read(text)
+            name = await store.write(lambda tx: _kept(tx, call.job, text))
+            known = {**known, name: found}
+        remember(self._learnt, call.run, known)
+
+    def _projects(self, run: Run, workdir: Path) -> tuple[Policy, ...]:
+        if run in self._learnt:
+            return tuple(self._learnt[run].values())
+        found = project_policy(workdir)
+        return () if found is None else (found,)
+
+    async def answer(self, call: Call, facts: JobFacts, traits: ToolTraits, arguments: Arguments) -> Verdict | None:
+        """Ask the agent's own function, and those of the jobs above. The strictest counts; whatever goes wrong denies.
+
+        Raises:
+            MissingTools: This worker does not list its module; another one may.
+        """
+        permissions = facts.agent.permissions
+        named = {policy.function for policy in (permissions, *permissions.within)} - {None}
+        request = PermissionRequest.of(traits, arguments, agent=facts.agent.name, job=call.job)
+        said = [await ask_function(self._registry, name, request) for name in sorted(filter(None, named))]
+        return strictest(said)
+
+
+def _kept(tx: "Transaction", job: str, text: bytes) -> str:
+    name = tx.put_blob(text)
+    tx.mark(job, "policy", name)
+    return name
+
+
+async def ask_function(registry: ToolRegistry, reference: str, request: PermissionRequest) -> Verdict | None:
+    """Ask a user's function about a call. Whatever goes wrong in it denies.
+
+    Raises:
+        MissingTools: Its module is not listed here.
+    """
+    try:
+        given = await _asked(registry.function(reference), request)
+    except MissingTools:
+        raise
+    except LoomError as error:
+        return denied_by_error(reference, request.tool, f"is not there: {error.message}")
+    except Raised as raised:
+        return denied_by_error(reference, request.tool, f"failed: {describe(raised.error)}")
+    except TimeoutError:
+        return denied_by_error(reference, request.tool, "gave no answer in time")
+    return answer_of(reference, request.tool, given)
+
+
+async def _asked(function: Callable[..., Any], request: PermissionRequest) -> object:
+    if not inspect.iscoroutinefunction(function):
+        return await ask(function, request)
+    async with asyncio.timeout(ANSWER_SECONDS):
+        return await run_function(partial(function, request), {}, is_async=True)

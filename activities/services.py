@@ -1,0 +1,90 @@
+"""What this worker lends to a tool's call: secrets, earlier outputs of the conversation, its todo list."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import PRIVATE
+from loom_dsl.errors import ToolError, ToolUnavailable
+from loom_dsl.messages import RUNTIME_DATA
+from loom_dsl.model_traits import takes_images
+from loom_dsl.tool_result import REFERENCE, SHORTEST_REFERENCE
+from loom_dsl.tool_services import TodoItem, ToolServices, read_todo
+from loom_dsl.tools import Tool
+from loom_store.rows import Entry
+from loom_store.transaction import Transaction
+
+PRIVATE_HOSTS = "LOOM_PRIVATE_HOSTS"
+"""Variable of the worker: addresses, as HOST:PORT, of private networks that `network_request` may ask."""
+_TODO = "todo"
+
+
+def services_of(runtime: Runtime, call: Call, facts: JobFacts) -> ToolServices:
+    """Give what a call's tool may use. Its functions block, and are called in the tool's thread."""
+    named = re.split(r"[,\s]+", runtime.environment.get(PRIVATE_HOSTS, "").lower())
+    agent = facts.agent
+    return ToolServices(
+        secret=runtime.allowed.value,
+        output=lambda reference: runtime.store.read_sync(lambda tx: _output(tx, call.session, reference)),
+        todo=lambda: runtime.store.read_sync(lambda tx: todo_of(tx, call.session)),
+        runtime=lambda: runtime.store.read_sync(lambda tx: runtime_data(tx, call)),
+        private_hosts=frozenset(filter(None, named)),
+        protected=(runtime.store.path,),
+        images=takes_images(agent.model) if agent.images is None else agent.images,
+    )
+
+
+def _output(tx: Transaction, session: str, reference: str) -> str:
+    """Only what the model was told of in this very conversation can be read: a digest alone opens nothing."""
+    wanted = reference.strip().removeprefix(REFERENCE)
+    kept = [entry.head.get(PRIVATE, {}).get("output", "") for entry in tx.read_entries(session, 0)] if session else []
+    found = {name for name in kept if name.startswith(wanted)} if len(wanted) >= SHORTEST_REFERENCE else set()
+    if len(found) != 1:
+        raise ToolError(
+            f"there is no output {reference[:80]!r} in this conversation; give a reference as it stands in a result"
+        )
+    return tx.get_blob(found.pop()).decode("utf-8", "replace")
+
+
+def runtime_data(tx: Transaction, call: Call) -> dict[str, Any]:
+    """Give what the run was started with for the tools that need it."""
+    for entry in tx.read_entries(call.session, 0) if call.session else ():
+        if entry.job == call.job and entry.head.get("note") == RUNTIME_DATA and entry.content_digest:
+            found: dict[str, Any] = json.loads(tx.get_blob(entry.content_digest))
+            return found
+    return {}
+
+
+async def check_runtime(runtime: Runtime, call: Call, tool: Tool) -> None:
+    """Refuse a tool that needs runtime data in a run that has none.
+
+    Raises:
+        ToolUnavailable: It is one.
+    """
+    if tool.requires_runtime and not await runtime.store.read(lambda tx: runtime_data(tx, call)):
+        raise ToolUnavailable(f"the tool {tool.name} needs the run's runtime data, and this run has none")
+
+
+def todo_of(tx: Transaction, session: str) -> tuple[TodoItem, ...]:
+    """Give the todo list as the last call of the tool `todo` left it.
+
+    It is nowhere else than in the conversation, so that a retried call writes nothing twice, a crash loses nothing,
+    and a fork has the list of the turn that it goes on from.
+    """
+    entries = tx.read_entries(session, 0) if session else []
+    for place in reversed(range(len(entries))):
+        entry = entries[place]
+        if entry.head.get("role") != "tool" or entry.head.get(PRIVATE, {}).get("status"):
+            continue
+        if _tool_of(entries[:place], entry.head["tool_call_id"]) == _TODO and entry.content_digest:
+            return read_todo(tx.get_blob(entry.content_digest).decode("utf-8", "replace"))
+    return ()
+
+
+def _tool_of(entries: Sequence[Entry], call_id: str) -> str:
+    """The tool of a call: the nearest message before its result that makes calls has made it."""
+    head: Mapping[str, Any] = next((e.head for e in reversed(entries) if e.head.get("tool_calls")), {})
+    names = (call["function"]["name"] for call in head.get("tool_calls", ()) if call["id"] == call_id)
+    return next(names, "")

@@ -1,0 +1,178 @@
+"""Reading a shell command line with tree-sitter: what it would run, and whether it is plain."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from loom_dsl.command_tables import SHELLS, base_name, is_wrapper, risky_words
+from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN, NotPlain, ShellReading, Words, plain_parts
+
+MOST_COMMANDS = 300
+"""Of more than these, nothing is known."""
+MOST_DEPTH = 6
+"""How deep commands inside words of commands are followed."""
+_PLAIN_NODES = frozenset(
+    {"program", "list", "pipeline", "command", "command_name", "word", "string", "string_content", "raw_string"}
+    | {"concatenation", "number"}
+)
+_BARE_SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[*?\[{}]|^~")
+_SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,-]*")
+_BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_ESCAPED_IN_STRING = re.compile(r'\\([$`"\\\n])')
+
+
+@lru_cache(maxsize=512)
+def read_command(line: str) -> ShellReading:
+    """Say what a command line would run."""
+    doubt = ""
+    plain: tuple[tuple[str, ...], ...] | None = None
+    try:
+        plain = plain_parts(line)
+        if plain != _parts_by_parser(line):
+            plain, doubt = None, "it can be read in more than one way"
+    except NotPlain as error:
+        doubt = str(error)
+    return ShellReading(plain, doubt, tuple(dict.fromkeys(_Reader().read(line))))
+
+
+def _parse(line: str) -> tuple[bytes, Node]:
+    source = line.encode()
+    return source, Parser(Language(tree_sitter_bash.language())).parse(source).root_node
+
+
+def _parts_by_parser(line: str) -> tuple[tuple[str | None, ...], ...] | None:
+    """Give the words of each command as the parser sees them; None where it sees anything that is not plain."""
+    source, root = _parse(line)
+    nodes = list(_walk(root))
+    if root.has_error or any(node.is_named and node.type not in _PLAIN_NODES for node in nodes):
+        return None
+    return tuple(_words(source, node) for node in nodes if node.type == "command")
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(current.children))
+
+
+class _Reader:
+    """Collects the commands of one line."""
+
+    def __init__(self) -> None:
+        self._found: list[Words] = []
+
+    def read(self, line: str) -> list[Words]:
+        self._line(line, 0)
+        return self._found
+
+    def _line(self, line: str, depth: int) -> None:
+        odd = "\0" in line or any("\ud800" <= letter <= "\udfff" for letter in line)
+        if odd or depth > MOST_DEPTH or len(self._found) > MOST_COMMANDS or len(line) > MOST_CHARACTERS:
+            self._found.append(UNKNOWN)
+            return
+        for text in dict.fromkeys((line, re.sub(r"\\\r?\n", "", line))):
+            self._tree(text, depth)
+        for quoted in _BACKTICKS.findall(line):  # the parser does not see all of them, as in ${a:-`…`}
+            self._line(re.sub(r"\\([\\$`])", r"\1", quoted), depth + 1)
+
+    def _tree(self, line: str, depth: int) -> None:
+        source, root = _parse(line)
+        if root.has_error:
+            self._found.append(UNKNOWN)
+        for node in _walk(root):
+            if node.type == "command":
+                self._command(_words(source, node), depth)
+            elif node.type in ("declaration_command", "unset_command"):
+                self._command(tuple(_known(source, child) for child in node.children), depth)
+            elif node.type == "variable_assignment" and _text(source, node).startswith(_CHANGES_COMMANDS):
+                self._found.append(UNKNOWN)
+
+    def _command(self, words: Words, depth: int) -> None:
+        self._found.append(words)
+        if not words or len(self._found) > MOST_COMMANDS:
+            self._found.append(UNKNOWN)
+            return
+        if not is_wrapper(words) and not risky_words(words):
+            return
+        for start in range(len(words)):
+            behind = words[start:]
+            if start:
+                self._found.append(behind)
+            if _reads_commands(behind):
+                self._found.append(UNKNOWN)
+        for word in words[1:]:
+            for text in _texts(word or ""):
+                self._line(text, depth + 1)
+
+
+_CHANGES_COMMANDS = ("PATH=", "BASH_ENV=", "ENV=", "LD_PRELOAD=", "PROMPT_COMMAND=", "IFS=")
+
+
+def _reads_commands(words: Words) -> bool:
+    """Whether it is a shell that takes its commands from elsewhere."""
+    name, rest = words[0], words[1:]
+    if name in (".", "source"):
+        return any(word is None or word.startswith(_STREAMS) for word in rest)
+    if name is None or base_name(name) not in SHELLS:
+        return False
+    flags = "".join(word for word in rest if word and re.match(r"-[A-Za-z]", word))
+    if "c" in flags:
+        return None in rest
+    return "s" in flags or all(word is None or word.startswith(("-", *_STREAMS)) for word in rest)
+
+
+_STREAMS = ("/dev/", "/proc/")
+
+
+def _texts(word: str) -> Iterator[str]:
+    """Give what of an argument could itself be a command line."""
+    candidates = [word, word.partition("=")[2], word.partition("=exec=")[2], word.rpartition("!")[2]]
+    if word.startswith("-") and not word.startswith("--"):
+        candidates.append(word[2:])
+    for text in dict.fromkeys(candidates):
+        if text and (text != word or not _SIMPLE.fullmatch(text)):
+            yield text
+
+
+def _words(source: bytes, command: Node) -> Words:
+    name = command.child_by_field_name("name")
+    first = [_known(source, name)] if name is not None else []
+    return (*first, *(_known(source, node) for node in command.children_by_field_name("argument")))
+
+
+def _text(source: bytes, node: Node) -> str:
+    return source[node.start_byte : node.end_byte].decode()
+
+
+def _known(source: bytes, node: Node) -> str | None:
+    """Give what a word is when the command runs; None when only running it tells."""
+    text = _text(source, node)
+    if node.type in ("command_name", "concatenation"):
+        if "{" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
+            return None
+        pieces = [_known(source, child) for child in node.children]
+        return None if None in pieces else "".join(piece for piece in pieces if piece is not None)
+    if node.type == "raw_string":
+        return text[1:-1]
+    if node.type == "string":
+        if any(child.is_named and child.type != "string_content" for child in node.children):
+            return None
+        return _ESCAPED_IN_STRING.sub(lambda found: found[1].replace("\n", ""), text[1:-1])
+    if node.type in ("word", "number", "variable_name", "variable_assignment") or not node.is_named:
+        if _BARE_SPECIAL.search(text) or (node.is_named and node.named_child_count and node.type != "word"):
+            return _assigned(source, node) if node.type == "variable_assignment" else None
+        return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return None
+
+
+def _assigned(source: bytes, node: Node) -> str | None:
+    """Give `NAME=value` of a declaration, when the value is known."""
+    value = node.child_by_field_name("value")
+    known = "" if value is None else _known(source, value)
+    name = node.child_by_field_name("name")
+    return None if known is None or name is None else f"{_text(source, name)}={known}"

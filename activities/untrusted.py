@@ -1,0 +1,98 @@
+"""Where the content of a job comes from: found out from its session, and from marks of jobs above and below it."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from activities.node_call import is_node_call
+from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import NOTE, Message, Transcript, rendered
+from loom_dsl.mcp import is_mcp
+from loom_dsl.messages import UNTRUSTED_TASK
+from loom_dsl.nodes_work import AgentNode, Subgraph
+from loom_dsl.permissions import ToolTraits
+from loom_dsl.template import literal_texts
+from loom_dsl.untrusted import Heard, first_untrusted, hear, is_untrusted, unnamed
+from loom_store.transaction import Transaction
+
+
+async def untrusted_reason(
+    runtime: Runtime,
+    transcript: Transcript,
+    call: Call,
+    traits: ToolTraits,
+    arguments: Mapping[str, Any],
+    trusted: Sequence[str],
+) -> str:
+    """Say why a call must be looked at although rules allow it; empty: it need not be.
+
+    A node's call in a graph is the author's own, and a tool that only reads changes nothing. What an MCP server is
+    asked goes outside, whatever it says of itself.
+    """
+    item = call.arguments["call"]
+    harmless = traits.read_only and traits.hosts is None and not is_mcp(traits.name)
+    if is_node_call(item) or harmless:
+        return ""
+    told = await transcript.messages(await runtime.conversation(call.job), item["e"])
+    below = await runtime.store.read(lambda tx: tx.marks_below(call.job, "untrusted"))
+    if not below and not any(map(is_untrusted, _named(told))):
+        return ""
+    heard = _heard(told, trusted)
+    source = heard.source or first_untrusted(below, trusted)
+    missing = unnamed(traits, arguments, heard.words) if source else ""
+    if not missing:
+        return ""
+    return f"{traits.name} must be approved: what {source} gave was read before, and the user did not name {missing!r}"
+
+
+def mark_untrusted(tx: Transaction, job: str, tool: str) -> None:
+    """Write down that a job got what a tool gave, if that comes from outside."""
+    if is_untrusted(tool):
+        tx.mark(job, "untrusted", tool)
+
+
+def inherited(tx: Transaction, call: Call, facts: JobFacts, *, agent: str = "", graph: str = "") -> Heard:
+    """Say what a job that this one starts gets from it: content from outside, and the words of people.
+
+    Everything that was read in this job, above it or below it, may be in what it gives. The words are those of who
+    started it, of those who answered its questions, and what the graph's author wrote at the node.
+    """
+    job = tx.job(call.job) or {}
+    entries = tx.read_entries(job["session"], 0) if job.get("session") else []
+    heard = _heard([rendered(e.head, _content(tx, e.content_digest), e.kind) for e in entries], ())
+    sources = [*heard.sources, *tx.marks(call.job, "untrusted"), *tx.marks_below(call.job, "untrusted")]
+    if not sources:
+        return Heard()
+    words = [heard.words, *(tx.get_blob(name).decode("utf-8", "replace") for name in tx.marks(call.job, "words"))]
+    words += [str(row["message"]) for row in tx.approvals(job=call.job) if row["message"] and row["by"]]
+    if not tx.marks(call.job, "written"):
+        words += _literals(facts, agent, graph)
+    return Heard(sources=tuple(dict.fromkeys(sources)), words="\n".join(filter(None, words)))
+
+
+def _heard(told: Iterable[Message], trusted: Sequence[str]) -> Heard:
+    return hear(((role.removeprefix(NOTE) if role.startswith(NOTE) else "", text) for text, _, role in told), trusted)
+
+
+def _named(told: Iterable[Message]) -> Iterable[str]:
+    """The tools that a conversation may have something from: looked for in the text, which is quick."""
+    for text, _, role in told:
+        if role == NOTE + UNTRUSTED_TASK:
+            yield from json.loads(text)["sources"]
+        elif '"mcp__' in text:
+            yield "mcp__"
+        elif '"network_request"' in text:
+            yield "network_request"
+
+
+def _literals(facts: JobFacts, agent: str, graph: str) -> Iterable[str]:
+    for body in facts.plan.bodies.values():
+        for node in body.nodes.values():
+            if (agent and isinstance(node, AgentNode) and node.agent == agent) or (
+                graph and isinstance(node, Subgraph) and node.graph == graph
+            ):
+                yield from literal_texts(node.with_)
+
+
+def _content(tx: Transaction, name: str | None) -> str | None:
+    return tx.get_blob(name).decode("utf-8", "replace") if name else None

@@ -1,0 +1,91 @@
+"""Begins the workflows that deliver: at once when a message is written down, and for what nobody began yet."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+
+from loom_dsl.errors import StoreError
+from loom_dsl.webhook_names import MORE, WORKFLOW, queue_of, workflow_of
+from loom_store.store import Store
+
+SWEEP_SECONDS, AGAIN_SECONDS = 10.0, 600.0
+"""How often the store is looked through for messages that nobody delivers, and when a workflow that was begun is begun
+again: it may have been ended on the server."""
+_LOG = logging.getLogger(__name__)
+Place = tuple[str, str]
+"""A job and an endpoint."""
+
+
+async def begin(client: Client, task_queue: str, place: Place, *, more: bool = True) -> None:
+    """Have delivered what waits; a workflow that does so already goes on.
+
+    Args:
+        client: Of the namespace of the job.
+        task_queue: The job's.
+        place: The job and the endpoint.
+        more: Tell the workflow that there is more: it may have looked already.
+
+    Raises:
+        RPCError: The server cannot be asked.
+    """
+    await client.start_workflow(
+        WORKFLOW,
+        args=list(place),
+        id=workflow_of(*place),
+        task_queue=queue_of(task_queue),
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        start_signal=MORE if more else None,
+        rpc_timeout=timedelta(seconds=10),
+    )
+
+
+class Relay:
+    """Between the store, where messages are written down, and the server, which has them delivered.
+
+    Args:
+        client: Of the worker's namespace.
+        store: Where messages wait.
+        task_queue: The worker's.
+    """
+
+    def __init__(self, client: Client, store: Store, task_queue: str) -> None:
+        self._client, self._store, self._queue = client, store, task_queue
+        self._told: asyncio.Queue[Place] = asyncio.Queue()
+        self._begun: dict[Place, float] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self, job: str, endpoint: str) -> None:
+        """Take notice of a message, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the next worker sweeps
+            self._loop.call_soon_threadsafe(self._told.put_nowait, (job, endpoint))
+
+    async def run(self) -> None:
+        """Relay until cancelled. A job does not notice whatever goes wrong here."""
+        await asyncio.gather(self._pass_on(), self._sweep())
+
+    async def _pass_on(self) -> None:
+        while True:
+            await self._begin(await self._told.get(), more=True)
+
+    async def _sweep(self) -> None:
+        while True:
+            with contextlib.suppress(StoreError):
+                waiting = await self._store.read(lambda tx: tx.waiting_deliveries(self._client.namespace, self._queue))
+                self._begun = {place: at for place, at in self._begun.items() if place in waiting}
+                for place in waiting:
+                    if time.monotonic() - self._begun.get(place, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+                        await self._begin(place, more=False)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _begin(self, place: Place, *, more: bool) -> None:
+        try:
+            await begin(self._client, self._queue, place, more=more)
+            self._begun[place] = time.monotonic()
+        except Exception as error:  # whatever it is: the others must go on, and the sweep tries again
+            self._begun.pop(place, None)
+            _LOG.warning("webhook %s of job %s is not begun yet: %s", place[1], place[0], type(error).__name__)
