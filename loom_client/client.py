@@ -2,53 +2,52 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import temporalio.service
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from activities.project_notes import project_context
+from loom_client.graph_job import GraphJob
+from loom_client.graph_plan import plan_of
+from loom_client.graph_submission import GraphSubmission, write_graph_down
 from loom_client.job import Job
+from loom_client.lost import is_running, settle_lost
+from loom_client.schedules import Schedules
 from loom_client.settings import Settings
-from loom_dsl.agent import Agent, call_name
+from loom_client.submission import (
+    Submission,
+    Written,
+    check_tools,
+    first_turn,
+    merge,
+    working_directory,
+    write_down,
+)
+from loom_client.user import user_name
+from loom_dsl.agent import Agent
 from loom_dsl.compile import compile_agent
-from loom_dsl.errors import ConflictError, DocumentError, NotFoundError, SessionBusy, UserError
+from loom_dsl.errors import ConfigurationError, ConflictError, JobExists, NotFoundError, SessionBusy, UserError
+from loom_dsl.graph import Graph
+from loom_dsl.graph_input import checked_input
 from loom_dsl.machine_state import MachineState
-from loom_dsl.messages import PROJECT_CONTEXT
 from loom_dsl.plan import ENGINE, Plan, PlanText
-from loom_dsl.run import RunInput, allowed_tools, check_id, effective_limits, unknown_tools
-from loom_dsl.turn import TurnState, turn_id
-from loom_store.rows import NewEntry
+from loom_dsl.run import ErrorInfo, GraphResult, RunInput, RunResult, check_id
+from loom_dsl.turn import TurnState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 WORKFLOW = "loom.graph"
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-"""Files of a project that tell an agent how to work in it."""
-STARTING_SECONDS = 60.0
-"""How long a job that is written down may take to appear on the server."""
-LARGEST_INSTRUCTIONS = 32 * 1024
-"""Bytes of one such file that are used."""
+_AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
+Starting = Submission | GraphSubmission
+ORIGIN = "loom.origin"
+"""Memo of a job's workflow: which store's job it is."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A job that is about to start."""
-
-    job: str
-    session: str
-    plan: Plan
-    agent: Agent
-    run: RunInput
-    workdir: str
-    turn_state: TurnState | None
-    steps: int | None
-    context: str
+__all__ = ["ORIGIN", "WORKFLOW", "Loom", "check_tools", "merge", "project_context", "working_directory"]
 
 
 class Loom:
@@ -57,12 +56,14 @@ class Loom:
     Attributes:
         client: The Temporal client; its data converter claims plans from the store.
         store: The store that workers use too.
+        schedules: Jobs that the server starts at set times.
     """
 
     def __init__(self, client: Client, store: Store, settings: Settings) -> None:
         self.client, self.store, self.settings = client, store, settings
+        self.schedules = Schedules(client, store, settings)
 
-    async def start(
+    async def start(  # noqa: PLR0913 - what a job is started with
         self,
         agent: Agent,
         task: str | RunInput,
@@ -70,8 +71,10 @@ class Loom:
         workdir: str | Path | None = None,
         job: str | None = None,
         session: str | None = None,
+        turn: Plan | Graph | str | Path | None = None,
         turn_state: TurnState | None = None,
         steps: int | None = None,
+        by: str = "",
     ) -> Job:
         """Start a job. The same id again is the same job.
 
@@ -81,11 +84,13 @@ class Loom:
             workdir: Directory that file tools are confined to; the current one when absent.
             job: The job's id; a fresh one when absent.
             session: Conversation to go on with; a new one when absent.
+            turn: The graph of the agent's turns, which extends ``loom.tt``; the agent's `turn`, a file, when absent.
             turn_state: Where the recursion goes on: number, limit and metadata of its first turn.
             steps: For tests: continue as new after so many activities, also in the middle of a turn.
+            by: Who starts it, for approvals that need four eyes; the user of this process when absent.
 
         Raises:
-            ConflictError: The id is taken by another job, or the session is busy.
+            ConflictError: The id is taken by another job, here or on the server, or the session is busy.
             NotFoundError: The session does not exist and must not be created.
             UserError: The task is empty, the directory does not exist, an id is not one, or the agent lacks a tool.
         """
@@ -97,10 +102,10 @@ class Loom:
             check_id(what, given)
         name = job or run.run_id or f"job-{secrets.token_hex(5)}"
         merged = merge(agent, run)
-        chosen = _Start(
+        chosen = Submission(
             job=name,
             session=session or run.session_id or f"s-{name}",
-            plan=compile_agent(merged),
+            plan=compile_agent(merged, plan_of(turn or Path(merged.turn)) if turn or merged.turn else None),
             agent=merged,
             run=run,
             workdir=str(place),
@@ -108,43 +113,72 @@ class Loom:
             steps=steps,
             context=project_context(place),
         )
+        if (job or run.run_id) and await self.store.read(lambda tx: tx.job(name)) is None:
+            await self._check_free(name)
         try:
-            entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
+            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
         except SessionBusy as busy:
             if not await self.settle_lost(busy.holder):
                 raise
-            entries = await self.store.write(lambda tx: self._prepare(tx, chosen))
-        await self._start_workflow(chosen, entries)
+            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
+        await self._start_workflow(chosen, _first_state(by, turn=first_turn(chosen, written.entries)), written)
         return Job(name, self.client, self.store)
+
+    async def start_graph(
+        self,
+        graph: Plan | Graph | str | Path,
+        *,
+        input: Mapping[str, Any] | None = None,
+        workdir: str | Path | None = None,
+        job: str | None = None,
+        steps: int | None = None,
+        by: str = "",
+    ) -> GraphJob:
+        """Start a job of a graph. The same id again is the same job.
+
+        Args:
+            graph: A plan, a graph made in Python, or a file's path.
+            input: The values that the graph declares as its `input`, by name.
+            workdir: Directory that file tools are confined to; the current one when absent.
+            job: The job's id; a fresh one when absent.
+            steps: For tests: continue as new after so many activities.
+            by: Who starts it, for approvals that need four eyes; the user of this process when absent.
+
+        Raises:
+            ConflictError: The id is taken by another job, here or on the server.
+            DocumentError: The graph is not valid; carries every finding.
+            UserError: The input is not what the graph declares, or the directory does not exist.
+        """
+        plan = plan_of(graph)
+        given = checked_input(plan.root, plan.bodies[plan.root], input or {})
+        place = working_directory(workdir or ".")
+        check_id("job", job)
+        name = job or f"job-{secrets.token_hex(5)}"
+        chosen = GraphSubmission(name, f"s-{name}", plan, given, str(place), steps)
+        if job and await self.store.read(lambda tx: tx.job(name)) is None:
+            await self._check_free(name)
+        settings = self.settings
+        written = await self.store.write(
+            lambda tx: write_graph_down(tx, chosen, self.client.namespace, settings.task_queue)
+        )
+        await self._start_workflow(chosen, _first_state(by, input=given), written)
+        return GraphJob(name, self.client, self.store)
 
     async def settle_lost(self, job: str) -> bool:
         """Write down that a job has ended, if the server says so and nothing in the store does.
 
-        A job is lost to the store when it is terminated on the server, or its client died before it was started.
-
         Returns:
-            Whether it had ended; its session is free then.
+            Whether it had ended; its session is free then, and nothing of it waits for a decision.
         """
-        try:
-            described = await self.client.get_workflow_handle(job).describe()
-            status = described.status
-        except temporalio.service.RPCError as error:
-            if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
-                return False
-            status = None
-        if status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
-            return False
-        row = await self.store.read(lambda tx: tx.job(job))
-        if row is not None and row["ended_at"] is None:
-            started = datetime.fromisoformat(row["created_at"]).timestamp()
-            if status is None and time.time() - started < STARTING_SECONDS:
-                return False
-            await self.store.write(lambda tx: tx.update_job(job, status="failed", ended_at=time.time()))
-        return True
+        return await settle_lost(self.client, self.store, job)
 
     def job(self, name: str) -> Job:
         """Give a handle on a job; nothing is checked."""
         return Job(name, self.client, self.store)
+
+    def graph_job(self, name: str) -> GraphJob:
+        """Give a handle on a job of a graph; nothing is checked."""
+        return GraphJob(name, self.client, self.store)
 
     async def find(self, name: str) -> Job:
         """Give a handle on a job that exists.
@@ -162,9 +196,11 @@ class Loom:
         """List the latest jobs."""
         return await self.store.read(lambda tx: tx.jobs(limit=limit, status=status))
 
-    async def approvals(self, job: str | None = None, status: str | None = "pending") -> list[dict[str, Any]]:
-        """List approvals, by default those that wait."""
-        return await self.store.read(lambda tx: tx.approvals(status=status, job=job))
+    async def approvals(
+        self, job: str | None = None, status: str | None = "pending", *, below: bool = False
+    ) -> list[dict[str, Any]]:
+        """List approvals, by default those that wait; with `below` also those of the jobs below `job`."""
+        return await self.store.read(lambda tx: tx.approvals(status=status, job=job, below=below))
 
     async def has_worker(self) -> bool:
         """Whether a worker has asked for work lately."""
@@ -182,36 +218,13 @@ class Loom:
         limit = time.time() - 70
         return any(poller.last_access_time.ToSeconds() > limit for poller in answer.pollers)
 
-    def _prepare(self, tx: Transaction, start: _Start) -> int:
-        """Write the job, its session and its first messages, all or nothing."""
-        if not start.run.auto_create_session and not tx.session_exists(start.session):
-            raise NotFoundError(f"there is no session {start.session!r}; create it, or allow it to be created")
-        tx.put_blob(start.plan.text.encode())
-        text = " ".join(str(m.get("content") or "") for m in start.run.input_messages)
-        row = tx.job(start.job)
-        if row is not None and row["ended_at"] is not None:
-            raise ConflictError(f"job {start.job!r} has ended ({row['status']}); take another id")
-        tx.create_session(start.session, job=start.job)
-        tx.create_job(
-            start.job,
-            session=start.session,
-            agent=start.agent.name,
-            plan=start.plan.hash,
-            task=text,
-            workdir=start.workdir,
-            namespace=self.client.namespace,
-            task_queue=self.settings.task_queue,
-            created_at=time.time(),
-        )
-        tx.acquire_lease(start.session, start.job)
-        entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
-        if start.context:
-            note = {"note": PROJECT_CONTEXT}
-            entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))
-        return tx.append_entries(start.session, f"{start.job}/input", entries).end
+    def _write_down(self, tx: Transaction, start: Submission) -> Written:
+        return write_down(tx, start, self.client.namespace, self.settings.task_queue)
 
-    async def _start_workflow(self, start: _Start, entries: int) -> None:
-        envelope: dict[str, Any] = {"engine": ENGINE, "state": MachineState(turn=_first_turn(start, entries)).to_json()}
+    async def _start_workflow(self, start: Starting, state: MachineState, written: Written) -> None:
+        envelope: dict[str, Any] = {"engine": ENGINE, "state": state.to_json()}
+        if start.plan.agents or not start.plan.agent:
+            envelope["key"] = secrets.token_hex(16)  # by which it knows reports of jobs below it
         if start.steps:
             envelope["steps"] = start.steps
         try:
@@ -220,105 +233,60 @@ class Loom:
                 args=[envelope, PlanText(start.plan.text)],
                 id=start.job,
                 task_queue=self.settings.task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                memo={ORIGIN: written.origin},
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             )
         except WorkflowAlreadyStartedError:
-            raise ConflictError(f"job {start.job!r} has ended on the server; take another id") from None
+            await self._join(start, written)
         except temporalio.service.RPCError as error:
-            raise UserError(f"the server does not take the job: {error.message}") from None
+            raise _not_taken(error) from None
+
+    async def _join(self, start: Starting, written: Written) -> None:
+        """Go on with the job that runs under this id, if it is this very one."""
+        described = await self.client.get_workflow_handle(start.job).describe()
+        if (await described.memo()).get(ORIGIN) == written.origin:
+            if is_running(described):
+                return
+            await self.settle_lost(start.job)
+        else:  # somebody was quicker than we between our look and our start
+            await self.store.write(lambda tx: _give_up(tx, start))
+        _taken(start.job, described)
+
+    async def _check_free(self, name: str) -> None:
+        """Look for a job of this id that this store does not know, before anything is written."""
+        try:
+            described = await self.client.get_workflow_handle(name).describe()
+        except temporalio.service.RPCError as error:
+            if error.status is temporalio.service.RPCStatusCode.NOT_FOUND:
+                return
+            raise _not_taken(error) from None
+        _taken(name, described)
 
 
-def _first_turn(start: _Start, entries: int) -> TurnState:
-    metadata: dict[str, Any] = {}
-    if start.run.context:
-        metadata["correlation_id"] = start.run.context.correlation_id
-    first = TurnState.initial(
-        start.job,
-        max_iterations=start.agent.limits.max_iterations,
-        session_id=start.session,
-        entries=entries,
-        metadata=metadata,
+def _first_state(by: str, **fields: Any) -> MachineState:
+    return MachineState(starter=(by or user_name())[:200], **fields)
+
+
+def _not_taken(error: temporalio.service.RPCError) -> UserError:
+    kind = ConfigurationError if error.status in _AWAY else UserError
+    return kind(f"the server does not take the job: {error.message}")
+
+
+def _taken(name: str, described: WorkflowExecutionDescription) -> NoReturn:
+    if not is_running(described):
+        raise ConflictError(f"job {name!r} has ended on the server; take another id")
+    raise JobExists(
+        f"job {name!r} runs on the server already, and it is not this store's: another store has started it, or "
+        "another program; take another id"
     )
-    given = start.turn_state
-    if given is None:
-        return first
-    changes = {
-        "turn_counter": given.turn_counter,
-        "turn_id": turn_id(start.job, given.turn_counter),
-        "parent_turn_id": given.parent_turn_id,
-        "max_iterations": given.max_iterations,
-        "metadata": {**given.metadata, **metadata},
-    }
-    return first.model_copy(update=changes)
 
 
-def project_context(place: Path) -> str:
-    """Give the texts of a project's instruction files, each under its name; empty when there are none."""
-    parts = []
-    for name in INSTRUCTION_FILES:
-        try:
-            text = (place / name).read_bytes()[:LARGEST_INSTRUCTIONS].decode("utf-8", "replace").strip()
-        except OSError:
-            continue
-        if text:
-            parts.append(f"{name}:\n{text}")
-    return "\n\n".join(parts)
-
-
-def working_directory(path: str | Path) -> Path:
-    """Give the absolute path of a directory.
-
-    Raises:
-        UserError: It is not one.
-    """
-    place = Path(path).expanduser().resolve()
-    if not place.is_dir():
-        raise UserError(f"the working directory {place} does not exist")
-    return place
-
-
-def merge(agent: Agent, run: RunInput) -> Agent:
-    """Put what a run says over what the agent's definition says.
-
-    Raises:
-        UserError: The run names a tool that the agent does not have.
-    """
-    wrong = unknown_tools(agent, run)
-    if wrong:
-        raise UserError("; ".join(wrong))
-    changes: dict[str, Any] = {
-        "limits": effective_limits(agent, run),
-        "tools": allowed_tools(run.tool_policy, run, agent),
-    }
-    if run.system_prompt_override is not None:
-        changes["instructions"] = run.system_prompt_override
-    if run.tool_policy.require_approval_by_default and agent.permissions.default in (None, "allow"):
-        changes["permissions"] = agent.permissions.model_copy(update={"default": "ask"})
-    return agent.model_copy(update=changes)
-
-
-def check_tools(agent: Agent, resolve: Callable[[str], object]) -> None:
-    """Look every tool of an agent up, so that a mistake is told before anything starts.
-
-    Raises:
-        DocumentError: A tool cannot be found or is not declared well; it carries every finding.
-    """
-    from loom_dsl.errors import Diagnostic, LoomError
-
-    findings = []
-    for reference in agent.tools:
-        try:
-            resolve(reference)
-        except LoomError as error:
-            findings.append(Diagnostic("L150", f"tool `{call_name(reference)}`: {error.message}"))
-    if findings:
-        raise DocumentError(findings)
-
-
-def _entry(job: str, message: Mapping[str, Any]) -> NewEntry:
-    content = message.get("content")
-    if isinstance(content, str):
-        head = {key: value for key, value in message.items() if key != "content"}
-        return NewEntry(kind="message", head=head, content=content, job=job, turn=0)
-    return NewEntry(kind="message", head=dict(message), job=job, turn=0)
+def _give_up(tx: Transaction, start: Starting) -> None:
+    error = ErrorInfo(code=JobExists.code, message="the id was taken on the server; this job was never started")
+    result: RunResult | GraphResult = RunResult(
+        session_id=start.session, run_id=start.job, status="failed", error=error
+    )
+    if isinstance(start, GraphSubmission):
+        result = GraphResult(job=start.job, status="failed", error=error)
+    tx.update_job(start.job, status="failed", ended_at=time.time(), result=result.model_dump(mode="json"))

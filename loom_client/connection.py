@@ -6,13 +6,17 @@ from typing import Any
 
 import temporalio.service
 from temporalio.client import Client
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from activities.plan_claim import data_converter
+from loom_client.access import access_of, explain, is_final
 from loom_client.client import Loom
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError
 from loom_store.store import Store
+
+_FAILURES = (RuntimeError, temporalio.service.RPCError)
+_NOT_LET_IN = (temporalio.service.RPCStatusCode.PERMISSION_DENIED, temporalio.service.RPCStatusCode.UNAUTHENTICATED)
 
 
 @asynccontextmanager
@@ -36,34 +40,38 @@ async def temporal(settings: Settings, store: Store) -> Client:
     """Connect to the Temporal server, trying for a few seconds.
 
     Raises:
-        ConfigurationError: No server answers, or the namespace does not exist there.
+        ConfigurationError: No server answers, it cannot be trusted or does not let us in, or it has no such namespace.
     """
+    access = access_of(settings)
     try:
         async for attempt in AsyncRetrying(
             stop=stop_after_delay(settings.connect_seconds),
             wait=wait_exponential(multiplier=0.1, max=1),
-            retry=retry_if_exception_type((RuntimeError, temporalio.service.RPCError)),
+            retry=retry_if_exception(lambda error: isinstance(error, _FAILURES) and not is_final(error)),
             reraise=True,
         ):
             with attempt:
                 client = await Client.connect(
-                    settings.address, namespace=settings.namespace, data_converter=data_converter(store)
+                    settings.address,
+                    namespace=settings.namespace,
+                    data_converter=data_converter(store),
+                    tls=access.tls,
+                    api_key=access.api_key,
                 )
-    except (RuntimeError, temporalio.service.RPCError):
-        raise ConfigurationError(
-            f"no Temporal server answers at {settings.address}; start one with `loom dev`, "
-            "or set LOOM_ADDRESS (--address)"
-        ) from None
-    await _check_namespace(client)
+    except _FAILURES as error:
+        raise ConfigurationError(explain(settings, error)) from None
+    await _check_namespace(client, settings)
     return client
 
 
-async def _check_namespace(client: Client) -> None:
+async def _check_namespace(client: Client, settings: Settings) -> None:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
     try:
         await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     except temporalio.service.RPCError as error:
+        if error.status in _NOT_LET_IN:
+            raise ConfigurationError(explain(settings, RuntimeError("PermissionDenied"))) from None
         if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
             raise
         raise ConfigurationError(

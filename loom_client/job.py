@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import temporalio.service
@@ -12,19 +12,26 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
+    WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.exceptions import ApplicationError, TerminatedError
 
-from loom_dsl.errors import ConflictError, LoomError, NotFoundError
+from loom_client.outcome import JobGone as JobGone
+from loom_client.outcome import NoAnswer as NoAnswer
+from loom_client.outcome import failure_of, with_whole_answer
+from loom_client.signing import SigningKey
+from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError
 from loom_dsl.events import Event, EventType, decode
-from loom_dsl.run import MOST_ANSWER, ErrorInfo, RunResult
+from loom_dsl.plan import Plan, PlanText
+from loom_dsl.run import ErrorInfo, RunResult
+from loom_dsl.signature import subject_of
 from loom_store.store import Store
-from loom_store.transaction import Transaction
 
 ANSWER_SECONDS = 5.0
 """How long to wait for the workflow to confirm before a signal is sent in place of the update."""
+MOVE_SECONDS = 30.0
+"""How long moving a job may take: what is in flight ends first."""
 POLL_SECONDS = 0.05
 LONGEST_POLL = 0.5
 CHECK_SECONDS = 5.0
@@ -34,14 +41,8 @@ AWAY_SECONDS = 120.0
 FINAL_STATES = ("completed", "failed", "aborted")
 
 
-class JobGone(LoomError):
-    """The job was ended outside Loom: it was terminated on the server, or its run is not there any more."""
-
-    code = "job_gone"
-
-
-class Job:
-    """A handle on one job.
+class JobHandle:
+    """What all jobs have in common: events, steering and decisions.
 
     Attributes:
         id: The job's id, constant over all of its Temporal runs.
@@ -56,22 +57,17 @@ class Job:
         """The Temporal handle on the job's latest run."""
         return self._client.get_workflow_handle(self.id)
 
-    async def result(self) -> RunResult:
-        """Wait for the end.
-
-        Returns:
-            How it went: completed, failed or aborted; the answer is whole, also when it is long.
+    async def _end(self) -> Any:
+        """Wait for the end, and give what the workflow returned.
 
         Raises:
+            WorkflowFailureError: It failed.
             NotFoundError: The server does not know the job.
-            JobGone: It was ended outside Loom.
         """
         away = asked = time.monotonic()
         while True:
             try:
-                return await self._whole(RunResult.model_validate(await self.handle.result()))
-            except WorkflowFailureError as error:
-                return await self._failed(error)
+                return await self.handle.result()
             except temporalio.service.RPCError as error:
                 now = time.monotonic()
                 if now - asked > CHECK_SECONDS * 3:  # it answered in between: the client itself tries for ten seconds
@@ -112,16 +108,26 @@ class Job:
         """Ask the workflow where it stands.
 
         Raises:
+            NoAnswer: No worker answered in time.
             NotFoundError: The server does not know the job.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer: dict[str, Any] = await self.handle.query("loom.status")
+        except (TimeoutError, WorkflowQueryFailedError):
+            raise self._no_answer() from None
         except temporalio.service.RPCError as error:
+            if error.status in (*_AWAY, *_NO_POLLER):
+                raise self._no_answer() from None
             raise self._not_found(error) from None
         return answer
 
-    async def decide(
+    def _no_answer(self) -> LoomError:
+        return NoAnswer(
+            f"no worker answered for job {self.id} within {ANSWER_SECONDS:g} s; `loom show {self.id}` says why it waits"
+        )
+
+    async def decide(  # noqa: PLR0913 - what a decision says
         self,
         approval: str,
         choice: str,
@@ -130,22 +136,50 @@ class Job:
         edited_arguments: dict[str, Any] | None = None,
         remember: str = "no",
         by: str = "",
+        digest: str = "",
+        sign: SigningKey | None = None,
+        signature: Mapping[str, Any] | None = None,
     ) -> dict[str, str]:
         """Answer an approval.
+
+        Args:
+            approval: Its id.
+            choice: ``approve``, ``edit``, ``reject``, ``respond``, ``terminate``, or another of the request's choices.
+            message: A reason; with ``respond`` what the tool would have given.
+            edited_arguments: With ``edit``: the arguments instead.
+            remember: With ``approve``: ``job`` or ``rule``.
+            by: Who decides.
+            digest: Digest of what was looked at; another one than the request's is refused.
+            sign: Sign with this key, whose person decides.
+            signature: Or the signature that somebody has made elsewhere.
 
         Returns:
             ``{"verdict": …, "message": …}``; the verdict is ``recorded``, or ``unconfirmed`` when nothing confirmed it.
 
         Raises:
-            ConflictError: It is already decided, has expired, or the choice is not one of the request's.
+            DecisionRefused: It is already decided, has expired, somebody else must decide, or the choice is not one of
+                the request's; `verdict` says which.
             NotFoundError: The job or the approval is not there.
         """
         decision = {"approval_id": approval, "choice": choice, "message": message, "remember": remember, "by": by}
-        decision["id"] = secrets.token_hex(8)
+        decision |= {"id": secrets.token_hex(8), **({"digest": digest} if digest else {})}
         payload: dict[str, Any] = {**decision, "at": time.time()}
         if edited_arguments is not None:
             payload["edited_arguments"] = edited_arguments
+        if signature is not None:
+            payload["signature"] = dict(signature)
+        if sign is not None:
+            payload = await self._signed(payload, sign)
         return await self._send("loom.decide", "loom.decision", payload)
+
+    async def _signed(self, payload: dict[str, Any], sign: SigningKey) -> dict[str, Any]:
+        """Sign a decision about what the store says is asked."""
+        row = await self._store.read(lambda tx: tx.approval(payload["approval_id"]))
+        if row is None or row["job"] != self.id:
+            raise NotFoundError(f"there is no approval {payload['approval_id']!r} of job {self.id} in this store")
+        asked = payload.get("digest") or row["arguments_digest"] or row["details"].get("digest", "")
+        tool, requester = subject_of(row)
+        return sign.sign({**payload, "digest": asked}, job=self.id, tool=tool, requester=requester)
 
     async def pause(self, by: str = "", reason: str = "") -> dict[str, str]:
         """Stop at the next safe point; a model call in flight finishes, deadlines run on."""
@@ -170,9 +204,50 @@ class Job:
         name = await self._store.write(lambda tx: tx.put_blob(text.encode()))
         return await self._control("inject", by=by, ref=name, when=when)
 
+    async def migrate(self, plan: Plan, names: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Let the job go on under another plan, from where it stands.
+
+        Args:
+            plan: The plan.
+            names: Old node → new node, for nodes that were renamed.
+
+        Returns:
+            ``{"verdict": …, "message": …}``; the verdict is ``recorded``, or ``waiting`` while something is in flight
+            that cannot be taken along: the message says what. The job moves when that is done.
+
+        Raises:
+            ConflictError: A token has no home there; says which.
+            NotFoundError: The server does not know the job, or no worker answers.
+        """
+        try:
+            async with asyncio.timeout(MOVE_SECONDS):
+                answer: dict[str, str] = await self.handle.execute_update(
+                    "loom.migrate", args=[PlanText(plan.text), dict(names or {})]
+                )
+        except temporalio.service.RPCError as error:
+            raise self._not_found(error) from None
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            raise NotFoundError(
+                f"no worker answered for job {self.id} within {MOVE_SECONDS:g} s, so it is not known whether it was "
+                f"moved; `loom show {self.id}` tells"
+            ) from None
+        except WorkflowUpdateFailedError as error:
+            raise ConflictError(f"job {self.id} was not moved: {error.cause or error}") from None
+        if answer["verdict"] not in ("recorded", "waiting"):
+            raise ConflictError(f"job {self.id} was not moved: {answer['message']}")
+        return answer
+
     async def _control(self, op: str, **fields: str) -> dict[str, str]:
         payload = {"op": op, "id": secrets.token_hex(8), **{key: value for key, value in fields.items() if value}}
-        return await self._send("loom.steer", "loom.control", payload)
+        return await self._send_once("loom.steer", "loom.control", payload)
+
+    async def _send_once(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
+        """Send what has an id that nobody else knows: received before is then received."""
+        answer = await self._send(update, signal, payload)
+        if answer["verdict"] == "already_done":
+            # The run that took it ended before it could answer, and the server asked the next one.
+            return {"verdict": "recorded", "message": "recorded"}
+        return answer
 
     async def _send(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
         """Send as an update that is answered; without an answer in time, as a signal that is not."""
@@ -197,19 +272,6 @@ class Job:
             raise self._not_found(error) from None
         return {"verdict": "unconfirmed", "message": "sent, unconfirmed: no worker answered yet"}
 
-    async def _failed(self, error: WorkflowFailureError) -> RunResult:
-        cause = error.cause
-        if isinstance(cause, ApplicationError) and cause.details:
-            return await self._whole(RunResult.model_validate(cause.details[0]))
-        if isinstance(cause, ApplicationError):
-            info = ErrorInfo(code=cause.type or "failed", message=cause.message)
-            return RunResult(session_id="", run_id=self.id, status="failed", error=info)
-        what = "was terminated on the server" if isinstance(cause, TerminatedError) else f"ended: {cause}"
-        raise JobGone(f"job {self.id} {what}") from None
-
-    async def _whole(self, result: RunResult) -> RunResult:
-        return await with_whole_answer(self._store, self.id, result)
-
     async def _is_open(self) -> bool:
         for _ in range(3):  # a server that starts again may not know it for a moment
             try:
@@ -231,21 +293,37 @@ class Job:
         return NotFoundError(f"the server does not know a running job {self.id}")
 
 
-async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
-    """Put a long answer back, which the workflow's own result only begins."""
-    if len(result.answer) <= MOST_ANSWER:
-        return result
-    answer = await store.read(lambda tx: _last_answer(tx, result.session_id, job))
-    return result.model_copy(update={"answer": answer or result.answer})
+class Job(JobHandle):
+    """A handle on one job of an agent."""
+
+    async def result(self) -> RunResult:
+        """Wait for the end.
+
+        Returns:
+            How it went: completed, failed or aborted; the answer is whole, also when it is long.
+
+        Raises:
+            NotFoundError: The server does not know the job.
+            JobGone: It was ended outside Loom.
+        """
+        try:
+            return await self._whole(RunResult.model_validate(await self._end()))
+        except WorkflowFailureError as error:
+            return await self._failed(error)
+
+    async def _failed(self, error: WorkflowFailureError) -> RunResult:
+        cause = failure_of(self.id, error)
+        if cause.details:
+            return await self._whole(RunResult.model_validate(cause.details[0]))
+        info = ErrorInfo(code=cause.type or "failed", message=cause.message)
+        return RunResult(session_id="", run_id=self.id, status="failed", error=info)
+
+    async def _whole(self, result: RunResult) -> RunResult:
+        return await with_whole_answer(self._store, self.id, result)
 
 
-def _last_answer(tx: Transaction, session: str, job: str) -> str:
-    for entry in reversed(tx.read_entries(session)):
-        if entry.job == job and entry.content_digest and entry.head.get("role") == "assistant":
-            return tx.get_blob(entry.content_digest).decode()
-    return ""
-
-
+_NO_POLLER = (temporalio.service.RPCStatusCode.FAILED_PRECONDITION, temporalio.service.RPCStatusCode.CANCELLED)
+"""What the server says to a question when it has had no worker on the queue for a while, and the SDK at our timeout."""
 _AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
 
 
@@ -259,4 +337,4 @@ def _judged(answer: dict[str, str]) -> dict[str, str]:
         return answer
     if verdict == "unknown":
         raise NotFoundError(message)
-    raise ConflictError(message or verdict)
+    raise DecisionRefused(message or verdict, verdict)

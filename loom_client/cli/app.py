@@ -4,13 +4,34 @@ import importlib
 import importlib.util
 import os
 import sys
+from typing import Annotated
 
 import typer
 
-from loom_client.cli import deciding, listing, running, serving, steering
+from loom_client.cli import (
+    auditing,
+    deciding,
+    decisions,
+    gateway,
+    graphs,
+    keys,
+    listing,
+    migrating,
+    running,
+    serving,
+    steering,
+    webhooks,
+)
 from loom_client.cli.failures import leave_quietly
 
-PROJECT = "loom_client.cli.project"
+PROJECT = (
+    "loom_client.cli.project",
+    "loom_client.cli.picturing",
+    "loom_client.cli.authoring",
+    "loom_client.cli.simulating",
+    "loom_client.cli.policy",
+    "loom_client.cli.scheduling",
+)
 """The commands about a project's files."""
 
 
@@ -29,12 +50,21 @@ def build() -> typer.Typer:
     )
     running.register(app)
     deciding.register(app)
+    decisions.register(app)
+    auditing.register(app)
+    keys.register(app)
+    gateway.register(app)
+    webhooks.register(app)
     steering.register(app)
+    graphs.register(app)
+    migrating.register(app)
     listing.register(app)
-    if importlib.util.find_spec(PROJECT) is not None:
-        importlib.import_module(PROJECT).register(app)
+    for module in PROJECT:
+        if importlib.util.find_spec(module) is not None:
+            importlib.import_module(module).register(app)
     serving.register(app)
     app.command("version", help="Show the release of Loom.")(_version)
+    app.callback()(_options)
     return app
 
 
@@ -59,6 +89,20 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         return leave_quietly()
     return code
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        _version()
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the release of Loom.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def _version() -> None:

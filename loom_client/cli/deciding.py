@@ -2,15 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from loom_client.cli.failures import DONE, guarded, say
-from loom_client.cli.options import Address, By, Json, Namespace, StorePath, TaskQueue, settings_of, user_name
+from loom_client.cli.failures import DONE, FAILED, guarded, say
+from loom_client.cli.options import Address, By, Json, Namespace, Place, Sign, StorePath, TaskQueue, settings_of, who
 
-if TYPE_CHECKING:
-    from loom_store.store import Store
+REMEMBER = ("no", "job", "rule")
+WORDS = {
+    "approve": "approved",
+    "edit": "approved with other arguments",
+    "reject": "rejected",
+    "respond": "answered in the tool's place",
+    "terminate": "ended the job",
+}
+"""What each choice does, for people."""
 
 Names = Annotated[
     list[str] | None,
@@ -27,21 +34,25 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 async def approvals(
-    job: Annotated[str | None, typer.Option(help="Only those of this job.", metavar="JOB")] = None,
+    job: Annotated[str | None, typer.Option(help="Only those of this job and those below it.", metavar="JOB")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
     as_json: Json = False,
+    address: Address = None,
     namespace: Namespace = None,
     store: StorePath = None,
 ) -> int:
     """List approvals."""
     from loom_client.cli.opening import existing_store, find_job
+    from loom_client.cli.questions import waiting
     from loom_client.cli.tables import show_approvals
 
-    with existing_store(settings_of(namespace=namespace, store=store)) as opened_store:
+    settings = settings_of(address, namespace, store=store)
+    with existing_store(settings) as opened_store:
         if job is not None:
             await find_job(opened_store, job)
-        status = None if every else "pending"
-        rows = await opened_store.read(lambda tx: tx.approvals(status=status, job=job))
+        rows = await waiting(opened_store, settings, job, below=True)
+        if every:
+            rows = await opened_store.read(lambda tx: tx.approvals(job=job, below=True))
         if as_json:
             for row in rows:
                 print(json.dumps(row))
@@ -54,13 +65,18 @@ async def approvals(
 async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     names: Names = None,
     remember: Annotated[
-        str, typer.Option(help="job: do not ask again in this job for the same tool and path.", metavar="no|job")
+        str, typer.Option(help="Do not ask again for the same: in this job, or by a rule.", metavar="no|job|rule")
     ] = "no",
     edit: Annotated[
         Path | None, typer.Option(help="JSON file with other arguments to run the tool with.", metavar="FILE")
     ] = None,
+    choice: Annotated[
+        str | None, typer.Option(help="Another of the answers that a graph's question allows.", metavar="CHOICE")
+    ] = None,
     by: By = "",
+    sign: Sign = None,
     message: Annotated[str, typer.Option(help="A note that is kept with the decision.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, when no approval is named.")] = False,
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -70,22 +86,30 @@ async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """Approve."""
     from loom_dsl.errors import UserError
 
-    if remember not in ("no", "job"):
-        raise UserError(f"--remember {remember}: write job or no")
-    fields: dict[str, Any] = {"message": message, "remember": remember, "by": by or user_name()}
+    if remember not in REMEMBER:
+        raise UserError(f"--remember {remember}: write {' or '.join(REMEMBER)}")
+    fields: dict[str, Any] = {"message": message, "remember": remember, **who(by, sign)}
     if edit is not None:
-        if remember == "job":
-            raise UserError("--edit and --remember job do not go together: what was edited is not asked for again")
-        fields["edited_arguments"] = _arguments(edit)
-    choice = "edit" if edit is not None else "approve"
-    return await _decide((address, namespace, task_queue, store), names or [], choice, fields, as_json)
+        if remember != "no":
+            raise UserError(
+                f"--edit and --remember {remember} do not go together: what was edited is not asked for again"
+            )
+        fields["edited_arguments"] = arguments_of(edit)
+    if edit is not None and choice is not None:
+        raise UserError(
+            "--edit and --choice do not go together: --edit is the choice to run the tool with other arguments"
+        )
+    answer = "edit" if edit is not None else choice or "approve"
+    return await decide_one((address, namespace, task_queue, store), names or [], answer, fields, as_json, yes)
 
 
 @guarded
-async def reject(
+async def reject(  # noqa: PLR0913, PLR0917 - the options of a command
     names: Names = None,
     reason: Annotated[str, typer.Option(help="Why; the agent reads it.")] = "",
     by: By = "",
+    sign: Sign = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="As for approve; a rejection never asks first.")] = True,
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -93,83 +117,75 @@ async def reject(
     store: StorePath = None,
 ) -> int:
     """Reject."""
-    fields = {"message": reason, "by": by or user_name()}
-    return await _decide((address, namespace, task_queue, store), names or [], "reject", fields, as_json)
+    fields = {"message": reason, **who(by, sign)}
+    return await decide_one((address, namespace, task_queue, store), names or [], "reject", fields, as_json, yes)
 
 
-async def _decide(
-    place: tuple[str | None, str | None, str | None, str | None],
+async def decide_one(
+    place: Place,
     names: list[str],
     choice: str,
     fields: dict[str, Any],
     as_json: bool,
+    yes: bool = True,
 ) -> int:
+    """Decide the approval that is meant, and say so; who named none is shown what it is, and asked at a terminal."""
     from loom_client.cli.opening import existing_store, opened
+    from loom_client.cli.prompt import can_ask
+    from loom_client.cli.questions import chosen
+    from loom_client.cli.tables import show_call
 
-    settings = settings_of(*place)
+    settings, edited = settings_of(*place), fields.get("edited_arguments")
     with existing_store(settings) as opened_store:
-        row = await chosen(opened_store, names)
+        row, named = await chosen(opened_store, settings, names)
+        # Who named no approval may not know what waits, so it is shown first; a program gets it with the answer.
+        unseen = not named and not as_json
+        if unseen:
+            show_call(row, opened_store, edited)
+    if unseen and not yes and can_ask() and not await agreed():
+        say(f"nothing was decided; it waits: `loom approve {row['id']}` or `loom reject {row['id']}`")
+        return FAILED
     async with opened(settings) as loom:
-        said = await loom.job(row["job"]).decide(row["id"], choice, **fields)
-    if as_json:
-        print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **said}))
-        return DONE
-    words = {"approve": "approved", "edit": "approved with other arguments", "reject": "rejected"}
-    print(f"{words[choice]}: {row['id']} ({row['tool']}) of job {row['job']}")
+        # What is shown is what counts: a request that is not the one in the store is refused.
+        said = await loom.job(row["job"]).decide(row["id"], choice, **{"digest": row["arguments_digest"], **fields})
+        if as_json:
+            call = {"tool": row["tool"], "summary": row["summary"]}
+            print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **call, **said}))
+            return DONE
+        print(done_line(row, choice), flush=True)
     if said["verdict"] == "unconfirmed":
         say(said["message"])
     return DONE
 
 
-async def chosen(store: "Store", names: list[str]) -> dict[str, Any]:
-    """Give the approval that is meant: by both ids, by one of them, or the only one that waits.
+def done_line(row: dict[str, Any], choice: str) -> str:
+    """Say what was decided about an approval."""
+    what = f"{row['id']} ({row['tool']})" if row["tool"] else row["id"]
+    return f"{WORDS.get(choice, f'answered {choice}')}: {what} of job {row['job']}"
+
+
+async def agreed(question: str = "approve this?") -> bool:
+    """Ask the person at the terminal."""
+    from loom_client.cli.prompt import Lines
+
+    lines = Lines()
+    while True:
+        print(f"{question} [y]es [n]o ", end="", flush=True)
+        answer = await lines.read()
+        if answer is None:
+            print()
+            return False
+        word = answer.strip().lower()
+        if word in ("y", "yes", "n", "no"):
+            return word in ("y", "yes")
+
+
+def arguments_of(path: Path) -> dict[str, Any]:
+    """Read the arguments that a user wrote.
 
     Raises:
-        UserError: None is meant, or more than one could be; lists them.
+        UserError: The file cannot be read, or is not a JSON object.
     """
-    from loom_client.cli.opening import find_job
-    from loom_dsl.errors import NotFoundError, UserError
-
-    if len(names) > 2:
-        raise UserError(f"give at most a job and an approval, not {len(names)} names")
-    if names and (row := await store.read(lambda tx: tx.approval(names[-1]))) is not None:
-        if len(names) == 2 and row["job"] != names[0]:
-            raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
-        return _still_open(row)
-    job = names[0] if names and (len(names) == 2 or not names[0].startswith("ap_")) else None
-    if job is not None:
-        await find_job(store, job)
-    waiting = await store.read(lambda tx: tx.approvals(status="pending", job=job))
-    if len(names) == 2 or (names and job is None):
-        raise NotFoundError(f"there is no approval {names[-1]!r}; {_listed(waiting)}")
-    if len(waiting) == 1:
-        return waiting[0]
-    if not waiting:
-        where = f" in job {job}" if job else ""
-        raise NotFoundError(f"no approval waits{where}; `loom approvals --all` lists them all")
-    raise UserError(f"{len(waiting)} approvals wait; say which one:\n{_lines(waiting)}")
-
-
-def _still_open(row: dict[str, Any]) -> dict[str, Any]:
-    from loom_dsl.errors import ConflictError
-
-    if row["status"] != "pending":
-        by = f" by {row['by']}" if row.get("by") else ""
-        raise ConflictError(f"approval {row['id']} is already decided: {row['status']}{by} at {row['at']}")
-    return row
-
-
-def _listed(waiting: list[dict[str, Any]]) -> str:
-    return f"those that wait are:\n{_lines(waiting)}" if waiting else "none waits"
-
-
-def _lines(waiting: list[dict[str, Any]]) -> str:
-    from loom_client.render.text import one_line
-
-    return "\n".join(f"  {row['job']} {row['id']}  {one_line(row['summary'] or row['tool'], 80)}" for row in waiting)
-
-
-def _arguments(path: Path) -> dict[str, Any]:
     from loom_dsl.errors import NotFoundError, UserError
 
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from loom_client import guardian
 from loom_client.cli.failures import MISTAKE, say
 from loom_client.dev_server import DevServer
-from loom_client.settings import Settings
+from loom_client.settings import Settings, without_access
 
 SHORT_LIFE = 5.0
 """A worker that gives up sooner than this, in seconds, has no chance the next time either."""
@@ -26,12 +26,15 @@ _PATIENCE = guardian.GRACE_SECONDS + 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What the worker of `loom dev` is started with."""
+    """What a worker is started with."""
 
     tools: tuple[str, ...]
     root: Path
     on_approval: str
     secrets: tuple[str, ...]
+    mcp: Path | None = None
+    webhooks: Path | None = None
+    keys: Path | None = None
 
     def command(self, settings: Settings, address: str) -> list[str]:
         """Give the command line of the worker."""
@@ -40,6 +43,9 @@ class WorkerOptions:
         command += ["--store", str(settings.store_path()), "--root", str(self.root)]
         command += [part for module in self.tools for part in ("--tools", module)]
         command += [part for name in self.secrets for part in ("--secret", name)]
+        command += ["--mcp", str(self.mcp.absolute())] if self.mcp else []
+        command += ["--approver-keys", str(self.keys.absolute())] if self.keys else []
+        command += ["--webhooks", str(self.webhooks.absolute())] if self.webhooks else []
         return command + (["--on-approval", self.on_approval] if self.on_approval else [])
 
 
@@ -141,6 +147,6 @@ def _spawn(command: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-I", "-S", guardian.__file__, *command],
         stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*paths, home])},
+        env={**without_access(os.environ), "PYTHONPATH": os.pathsep.join([*paths, home])},
         start_new_session=True,  # Ctrl-C at the terminal is ours to pass on, in order: the worker, then the server
     )

@@ -5,6 +5,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, ParamSpec
 
 P = ParamSpec("P")
@@ -79,7 +80,7 @@ def _failure(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, DocumentError):
-        say(visible("\n".join(f"error: {found}" for found in error.diagnostics)))
+        say(visible("\n".join(f"{found.severity}: {replace(found, severity='error')}" for found in error.diagnostics)))
         return error.exit_code
     if isinstance(error, LoomError):
         say(visible(f"error: {error.message}"))

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from loom_client.client import Loom
-from loom_client.job import with_whole_answer
+from loom_client.graph_job import is_graph, is_graph_job
+from loom_client.outcome import with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
 from loom_dsl.events import Event, EventType
-from loom_dsl.run import RunResult
+from loom_dsl.run import GraphResult, RunResult
 from loom_store.store import Store
 
+Ended = RunResult | GraphResult
+"""How a job of an agent, or of a graph, ended."""
 IDLE_SECONDS = 2.0
 """After so long without an event it is said why nothing happens, and looked up again as often."""
 
@@ -30,7 +33,7 @@ class Watcher(Protocol):
     def waiting(self, reason: str) -> None:
         """Take the reason why none comes."""
 
-    def end(self, result: RunResult, seconds: float | None = None) -> None:
+    def end(self, result: Ended, seconds: float | None = None) -> None:
         """Take the end."""
 
 
@@ -47,7 +50,7 @@ class JsonLines:
     def waiting(self, reason: str) -> None:
         """Say nothing: a reason is not an event."""
 
-    def end(self, result: RunResult, seconds: float | None = None) -> None:
+    def end(self, result: Ended, seconds: float | None = None) -> None:
         """Print the result."""
         print(json.dumps({"type": "result", "job": self._job, "result": result.model_dump(mode="json")}), flush=True)
 
@@ -106,7 +109,7 @@ class Follower:
     _held: list[Event] = field(default_factory=list)
     _decided: set[str] = field(default_factory=set)
 
-    async def run(self, after: int = 0) -> RunResult:
+    async def run(self, after: int = 0) -> Ended:
         """Follow from an offset on; how the job ended.
 
         Raises:
@@ -178,7 +181,8 @@ class Follower:
                 if asking is None and not getting.done():
                     asking = asyncio.create_task(why(self.loom, str(self.job["job"])))
                 elif asking is not None and asking.done() and not getting.done():
-                    self.watcher.waiting(asking.result())
+                    if reason := asking.result():
+                        self.watcher.waiting(reason)
                     asking = None
             return getting.result()
         finally:
@@ -197,7 +201,7 @@ class Follower:
             self._queue.put_nowait(None)
 
 
-async def final_result(loom: Loom, job: str) -> tuple[RunResult, float | None]:
+async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
     """Give how a job ended, with the whole answer, and how many seconds it took; waits while it runs.
 
     Raises:
@@ -206,7 +210,8 @@ async def final_result(loom: Loom, job: str) -> tuple[RunResult, float | None]:
     row = await loom.store.read(lambda tx: tx.job(job))
     result = stored_result(row)
     if result is None:
-        result = await loom.job(job).result()
+        of_graph = row is not None and await is_graph_job(loom.store, row)
+        result = await (loom.graph_job(job).result() if of_graph else loom.job(job).result())
         row = await loom.store.read(lambda tx: tx.job(job))
         result = stored_result(row) or result
     seconds = None
@@ -215,13 +220,20 @@ async def final_result(loom: Loom, job: str) -> tuple[RunResult, float | None]:
 
         ended = moment_of(row["ended_at"]) if row["ended_at"] else time.time()
         seconds = max(0.0, ended - moment_of(row["created_at"]))
-    return await with_whole_answer(loom.store, job, result), seconds
+    return await whole(loom.store, job, result), seconds
 
 
-def stored_result(row: Mapping[str, Any] | None) -> RunResult | None:
+async def whole(store: Store, job: str, result: Ended) -> Ended:
+    """Put a long answer of an agent back; the result of a graph is whole."""
+    return result if isinstance(result, GraphResult) else await with_whole_answer(store, job, result)
+
+
+def stored_result(row: Mapping[str, Any] | None) -> Ended | None:
     """Give the result that the store has of a job that has ended."""
     if row is None or not row["ended_at"] or not row["result"]:
         return None
+    if "job" in row["result"]:
+        return GraphResult.model_validate(row["result"])
     return RunResult.model_validate(row["result"])
 
 
@@ -257,6 +269,7 @@ def make_watcher(
         return tell and is_pending(loom.store, approval)
 
     paper = paper_for(sys.stdout)
-    timeline = Timeline(paper, states=states, call=calls, preview=preview, how_to_decide=how_to_decide)
+    turns = not loom.store.read_sync(lambda tx: is_graph(tx, row))
+    timeline = Timeline(paper, states=states, turns=turns, call=calls, preview=preview, how_to_decide=how_to_decide)
     timeline.begin(row)
     return timeline, calls

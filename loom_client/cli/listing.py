@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from loom_client.cli import effects
 from loom_client.cli.failures import DONE, guarded
 from loom_client.cli.options import Address, JobName, Json, Namespace, StorePath, TaskQueue, settings_of
 
@@ -15,6 +16,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("jobs", help="List the latest jobs.")(jobs)
     app.command("show", help="Show where a job stands: why it waits, its turns, effects, approvals and usage.")(show)
+    effects.register(app)
 
 
 @guarded

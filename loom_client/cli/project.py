@@ -1,4 +1,4 @@
-"""Commands about a project's files, its store and its machine: init, validate, graph, prune, doctor."""
+"""Commands about a project's files, its store and its machine: init, validate, prune, doctor."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from loom_client.doctor import Check
     from loom_client.project.retention import Pruning
     from loom_client.render import Paper
-    from loom_dsl.errors import Diagnostic
+    from loom_dsl.diagnostic import Diagnostic
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command("init")(guarded_plain(init))
     app.command("validate")(guarded_plain(validate))
-    app.command("graph")(guarded_plain(graph))
     app.command("prune")(guarded_plain(prune))
     app.command("doctor")(guarded_plain(doctor))
 
@@ -40,53 +39,48 @@ def init(
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Agents, graphs and scripts of the fake model.", metavar="FILE…")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Agents, graphs, scripts of the fake model; or directories of them.", metavar="FILE…"),
+    ],
     tools: Tools = None,
     json: Json = False,
+    sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF 2.1.0, for editors and code hosts.")] = False,
 ) -> int:
-    """Check documents and tell everything that is wrong with them; 2 when something is."""
+    """Check documents and tell everything that is wrong with them; 2 when something is (warnings are not)."""
     import os
 
-    from loom_client.project.validate import check_file, load_tools
+    from loom_client.project.validate import check_file, documents_among, load_tools
     from loom_client.render import paper_for, visible
 
     paper = paper_for()
     known, findings = load_tools(tools or [])
-    if not json:
+    for_people = not json and not sarif
+    if for_people:
         _print_findings(paper, findings)
-    for file in files:
+    for file in documents_among(files):
         name, found = check_file(file, known, os.environ)
         findings += found
-        if not json:
+        if for_people:
             _print_findings(paper, found)
             if not found:
                 print(paper.styled(visible(f"{file}: ok  {name}"), "green"))
-    if json:
+    if sarif:
+        from loom_dsl.sarif import sarif as log_of
+
+        _print_json(log_of(findings))
+    elif json:
         _print_json(findings)
     elif findings:
         paper.line(f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}", "bold")
-    return MISTAKE if findings else DONE
+    return MISTAKE if any(found.severity == "error" for found in findings) else DONE
 
 
 def _print_findings(paper: "Paper", findings: "list[Diagnostic]") -> None:
     from loom_client.render import visible
 
     for found in findings:  # one line each at any width, so that editors and grep can read them
-        print(paper.styled(visible(str(found)), "red"))
-
-
-def graph(
-    target: Annotated[
-        str, typer.Argument(help="An agent's or a graph's file, loom.tt or loom.tool_call.", metavar="FILE")
-    ],
-) -> int:
-    """Draw a graph as Mermaid text: every node, and every edge with its condition."""
-    import os
-
-    from loom_client.project.picture import picture
-
-    print(picture(target, os.environ), end="")
-    return DONE
+        print(paper.styled(visible(str(found)), "red" if found.severity == "error" else "yellow"))
 
 
 def prune(

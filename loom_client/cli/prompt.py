@@ -21,10 +21,25 @@ from loom_store.store import Store
 
 if TYPE_CHECKING:
     from loom_client.cli.follow import Follower
+    from loom_client.signing import SigningKey
 
 QUESTION = "[y]es [n]o [r]eject with a reason [e]dit [d]iff [a]lways in this job [l]ater? "
 _HELP = "y approve, n reject, r reject and say why, e edit the arguments, d show the diff, a approve this and the same "
-_MORE = "again in this job, l leave it to somebody else"
+_MORE = (
+    "again in this job, k keep a rule for later jobs too, w write what the tool would have given, t end the job, "
+    "l leave it to somebody else"
+)
+_SHORT = {
+    "y": ("approve", "no"),
+    "yes": ("approve", "no"),
+    "a": ("approve", "job"),
+    "always": ("approve", "job"),
+    "k": ("approve", "rule"),
+    "keep": ("approve", "rule"),
+    "n": ("reject", "no"),
+    "no": ("reject", "no"),
+}
+"""Answers of one word: the choice, and what is remembered."""
 
 
 @dataclass
@@ -59,7 +74,7 @@ class Answer:
     """What a person answered.
 
     Attributes:
-        choice: ``approve``, ``reject`` or ``edit``.
+        choice: ``approve``, ``reject``, ``edit``, ``respond`` or ``terminate``.
     """
 
     choice: str
@@ -76,6 +91,7 @@ class Prompter:
         store: Where previews and arguments are.
         paper: The terminal.
         by: Who answers.
+        sign: Signs the answers, whose person then answers; None: they are not signed.
         settle: Ends what the timeline has open.
         lines: The answers.
     """
@@ -84,6 +100,7 @@ class Prompter:
     paper: Paper
     by: str
     settle: Callable[[], None]
+    sign: "SigningKey | None" = None
     lines: Lines = field(default_factory=Lines)
     _stopped: bool = False
 
@@ -119,7 +136,9 @@ class Prompter:
                 message=answer.message,
                 edited_arguments=answer.edited,
                 remember=answer.remember,
-                by=self.by,
+                by=self.sign.by if self.sign else self.by,
+                sign=self.sign,
+                digest=str(event.data.get("digest") or ""),
             )
         except (ConflictError, NotFoundError) as error:
             self.paper.line(f"not taken: {error.message}", "yellow")
@@ -136,12 +155,9 @@ class Prompter:
                 self._stopped = True
                 return None
             key = word.strip().lower()
-            if key in ("y", "yes"):
-                return Answer("approve")
-            if key in ("a", "always"):
-                return Answer("approve", remember="job")
-            if key in ("n", "no"):
-                return Answer("reject")
+            if key in _SHORT:
+                choice, remember = _SHORT[key]
+                return Answer(choice, remember=remember)
             if key in ("l", "later"):
                 return None
             answer = await self._longer_answer(key, request)
@@ -152,6 +168,12 @@ class Prompter:
         if key in ("r", "reason", "reject"):
             reason = await self._line("reason: ")
             return Answer("reject", message=reason.strip()) if reason else None
+        if key in ("w", "write"):
+            text = await self._line("the tool's result: ")
+            return Answer("respond", message=text.strip()) if text and text.strip() else None
+        if key in ("t", "terminate"):
+            sure = await self._line("end the whole job? [y]es [n]o ")
+            return Answer("terminate") if (sure or "").strip().lower() in ("y", "yes") else None
         if key in ("d", "diff"):
             self._show(self._blob(request.get("preview")) or "(no diff: this call has no preview)")
         elif key in ("e", "edit"):

@@ -1,6 +1,9 @@
 """``loom run``, ``watch``, ``result`` and ``wait``."""
 
 import json
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,19 +12,24 @@ import typer
 from loom_client.cli.failures import DONE, FAILED, guarded, say, tell_on_interrupt
 from loom_client.cli.options import (
     Address,
+    InputFile,
     JobName,
     Json,
+    Mode,
     Namespace,
+    States,
     StorePath,
     TaskQueue,
     Tools,
+    Values,
+    Workdir,
     settings_of,
     user_name,
 )
 
 if TYPE_CHECKING:
+    from loom_client.cli.follow import Ended
     from loom_client.client import Loom
-    from loom_dsl.run import RunResult
 
 
 def register(app: typer.Typer) -> None:
@@ -34,16 +42,21 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    agent: Annotated[Path, typer.Argument(help="The agent's file.", metavar="AGENT.yaml")],
-    task: Annotated[str, typer.Argument(help="What it is to do; - reads it from standard input.", metavar="TASK")],
-    workdir: Annotated[Path | None, typer.Option(help="Directory that file tools are confined to.")] = None,
+    agent: Annotated[Path, typer.Argument(help="The agent's file, or a graph's.", metavar="FILE.yaml")],
+    task: Annotated[
+        str | None, typer.Argument(help="What an agent is to do; - reads it from standard input.", metavar="[TASK]")
+    ] = None,
+    values: Values = None,
+    input_file: InputFile = None,
+    workdir: Workdir = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")] = False,
     job: Annotated[str | None, typer.Option(help="The job's id; the same id again is the same job.")] = None,
     session: Annotated[str | None, typer.Option(help="Conversation to go on with.")] = None,
     model: Annotated[str | None, typer.Option(help="Use this model in place of the file's.")] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="End the job after so many turns.")] = None,
+    mode: Mode = None,
     tools: Tools = None,
-    states: Annotated[bool, typer.Option("--states", help="Show every change of state.")] = False,
+    states: States = False,
     as_json: Json = False,
     no_input: Annotated[bool, typer.Option("--no-input", help="Do not ask here about approvals.")] = False,
     address: Address = None,
@@ -52,15 +65,37 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     store: StorePath = None,
 ) -> int:
     """Start a job and follow it."""
+    from loom_client.cli.graphs import GraphRequest, is_graph, load_graph, needed, refuse_for_graphs, start_graph
     from loom_client.cli.opening import opened
+    from loom_client.cli.rights import check_start
     from loom_client.cli.starting import Request, announce_worker, load, start
 
-    request = Request(agent, task, workdir, job, session, model, max_turns, tuple(tools or ()))
-    definition, text = load(request)
     settings = settings_of(address, namespace, task_queue, store)
+    begin: Callable[[Loom], Awaitable[str]]
+    if is_graph(agent):
+        refuse_for_graphs(task=task, session=session, model=model, max_turns=max_turns, mode=mode)
+        wanted = GraphRequest(agent, tuple(values or ()), input_file, workdir, job)
+        plan, given = load_graph(wanted)
+        check_start(plan.root)
+        begin = partial(start_graph, request=wanted, plan=plan, given=given)
+    else:
+        request = Request(
+            agent,
+            needed(agent, task, values, input_file),
+            workdir,
+            job,
+            session,
+            model,
+            max_turns,
+            tuple(tools or ()),
+            mode,
+        )
+        definition, text = load(request)
+        check_start(definition.name)
+        begin = partial(start, request=request, agent=definition, task=text)
     async with opened(settings, create=True) as loom:
-        name = await start(loom, request, definition, text)
-        await announce_worker(loom)
+        name = await begin(loom)
+        await announce_worker(loom, name)
         if detach:
             print(json.dumps({"job": name}) if as_json else name, flush=True)
             if not as_json:
@@ -73,7 +108,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
 async def watch(
     job: JobName,
     offset: Annotated[int, typer.Option("--from", min=0, help="Show only events after this offset.")] = 0,
-    states: Annotated[bool, typer.Option("--states", help="Show every change of state.")] = False,
+    states: States = False,
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -98,17 +133,21 @@ async def result(
     store: StorePath = None,
 ) -> int:
     """Wait for a job and print its answer."""
-    from loom_client.cli.follow import final_result, stored_result
+    from loom_client.cli.follow import final_result, stored_result, whole
     from loom_client.cli.opening import existing_store, find_job, opened
-    from loom_client.job import with_whole_answer
+    from loom_client.cli.starting import announce_worker
+    from loom_client.lost import has_closed
 
     settings = settings_of(address, namespace, task_queue, store)
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
     with existing_store(settings) as opened_store:
-        found = stored_result(await find_job(opened_store, job))
+        row = await find_job(opened_store, job)
+        found = stored_result(row)
         if found is not None:  # it has ended: no server is needed to say how
-            return _print_result(job, await with_whole_answer(opened_store, job, found), as_json)
-    async with opened(settings) as loom:
+            return _print_result(job, await whole(opened_store, job, found), as_json)
+    async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
+        if not row["ended_at"] and not await has_closed(loom.client, job):
+            await announce_worker(loom, job)
         ended, _ = await final_result(loom, job)
         return _print_result(job, ended, as_json)
 
@@ -118,6 +157,7 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
     from loom_client.cli.opening import find_job
     from loom_client.cli.prompt import Prompter, can_ask
     from loom_client.render import Timeline
+    from loom_client.signing import SigningKey
 
     row = await find_job(loom.store, name)
     goes_on = f"the job goes on; see it again with `loom watch {name}`"
@@ -126,18 +166,24 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
     watcher, calls = make_watcher(loom, row, as_json=as_json, states=states, tell=not asking)
     follower = Follower(loom, row, watcher, calls)
     if asking and isinstance(watcher, Timeline):
-        follower.ask = Prompter(loom.store, watcher.paper, user_name(), watcher.interrupt)
+        key = os.environ.get("LOOM_SIGNING_KEY")
+        sign = SigningKey.load(Path(key)) if key else None
+        follower.ask = Prompter(loom.store, watcher.paper, user_name(), watcher.interrupt, sign)
     if after:
         await calls.read_on()
     ended = await follower.run(after)
     return DONE if ended.status == "completed" else FAILED
 
 
-def _print_result(job: str, ended: "RunResult", as_json: bool) -> int:
-    from loom_client.render.text import visible
+def _print_result(job: str, ended: "Ended", as_json: bool) -> int:
+    from loom_client.render.text import result_text, visible
+    from loom_dsl.run import GraphResult
 
     if as_json:
         print(json.dumps({"job": job, **ended.model_dump(mode="json")}))
+    elif isinstance(ended, GraphResult):
+        if ended.result is not None:
+            print(result_text(ended.result))
     elif ended.answer:
         print(visible(ended.answer).rstrip("\n"))
     if ended.status == "completed":

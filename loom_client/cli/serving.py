@@ -9,9 +9,10 @@ import typer
 
 from loom_client.cli import end_process
 from loom_client.cli.failures import guarded, guarded_plain, outcome, say
-from loom_client.cli.options import Address, Namespace, StorePath, TaskQueue, Tools, settings_of
+from loom_client.cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, settings_of
 
 if TYPE_CHECKING:
+    from loom_client.cli.development import WorkerOptions
     from loom_client.settings import Settings
 
 Root = Annotated[
@@ -21,10 +22,23 @@ OnApproval = Annotated[
     str,
     typer.Option(help="Told when a job waits for an approval: a command that reads JSON, or a URL.", metavar="CMD|URL"),
 ]
+_SECRET = "Variable whose value is masked everywhere and lent to tools, and may be sent to HOST; may be repeated."
 Secrets = Annotated[
     list[str] | None,
-    typer.Option("--secret", help="Variable whose value is masked everywhere; may be repeated.", metavar="NAME"),
+    typer.Option("--secret", help=_SECRET, metavar="NAME[@HOST]"),
 ]
+
+Mcp = Annotated[
+    Path | None,
+    typer.Option(help="MCP servers whose tools agents may name (LOOM_MCP).", metavar="FILE", envvar="LOOM_MCP"),
+]
+Webhooks = Annotated[
+    Path | None,
+    typer.Option(
+        help="Addresses that are told of approvals and jobs (LOOM_WEBHOOKS).", metavar="FILE", envvar="LOOM_WEBHOOKS"
+    ),
+]
+MaxActivities = Annotated[int, typer.Option(min=1, help="How many model calls and tools run at once.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +60,9 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     root: Root = None,
     on_approval: OnApproval = "",
     secret: Secrets = None,
+    mcp: Mcp = None,
+    webhooks: Webhooks = None,
+    approver_keys: Keys = None,
     task_queue: TaskQueue = None,
     store: StorePath = None,
 ) -> int:
@@ -56,11 +73,12 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     server = DevServer(port=port, ui_port=ui_port, http_port=http_port, db=db, headless=headless)
     # The address is the server's own, so a LOOM_ADDRESS for another one is not looked at.
     settings = settings_of("127.0.0.1:7233", "default", task_queue, store)
-    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()))
+    files = (mcp, webhooks, approver_keys)
+    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files)
     return await develop(server, settings, options if with_worker else None)
 
 
-def worker(
+def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
     address: Address = None,
     namespace: Namespace = None,
     task_queue: TaskQueue = None,
@@ -69,19 +87,26 @@ def worker(
     tools: Tools = None,
     on_approval: OnApproval = "",
     secret: Secrets = None,
+    mcp: Mcp = None,
+    webhooks: Webhooks = None,
+    approver_keys: Keys = None,
+    max_activities: MaxActivities = 100,
 ) -> None:
     """Work."""
 
     def work() -> int:
         import asyncio
 
+        from loom_client.cli.development import WorkerOptions
         from loom_dsl.errors import ConfigurationError
 
         settings = settings_of(address, namespace, task_queue, store)
         place = (root or Path.cwd()).resolve()
         if not place.is_dir():
             raise ConfigurationError(f"--root {root}: there is no such directory")
-        asyncio.run(_serve(settings, place, tuple(tools or ()), on_approval, tuple(secret or ())))
+        files = (mcp, webhooks, approver_keys)
+        options = WorkerOptions(tuple(tools or ()), place, on_approval, tuple(secret or ()), *files)
+        asyncio.run(_serve(settings, options, max_activities))
         return 0
 
     code = outcome(work)
@@ -89,36 +114,69 @@ def worker(
     end_process(code)
 
 
-async def _serve(
-    settings: "Settings", root: Path, tools: tuple[str, ...], on_approval: str, secrets: tuple[str, ...]
-) -> None:
+async def _serve(settings: "Settings", options: "WorkerOptions", max_activities: int) -> None:
+    import asyncio
+
+    from activities.allowed_secrets import AllowedSecrets, parse_secret
+    from activities.confine.setting import mode_of
+    from activities.mcp.servers import Servers
+    from activities.notify import check_target
+    from activities.signed import keys_of
+    from activities.webhooks.delivery import Links, no_links
+    from activities.webhooks.sending import Senders
+    from loom_client.access import access_of
+    from loom_client.cli.changes import tell_of_changes
     from loom_client.cli.opening import opened
     from loom_client.cli.worker_log import configure_log
     from loom_dsl.errors import ConfigurationError
     from worker import check_packages, serve
 
     check_packages()
+    mode_of(os.environ)
     configure_log()
-    missing = [name for name in secrets if not os.environ.get(name)]
+    secrets, tools, mcp = options.secrets, options.tools, options.mcp
+    missing = [name for name in (parse_secret(text).name for text in secrets) if not os.environ.get(name)]
     if missing:
         raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
+    check_target(options.on_approval)
+    Servers.load(mcp, AllowedSecrets.of(secrets, os.environ))  # a wrong file is told before the server is waited for
+    senders = Senders.load(options.webhooks, os.environ)
+    links: Links = no_links
+    if any(endpoint.links for endpoint in senders.endpoints):
+        from loom_client.gateway.issue import link_maker  # only here: the gateway is no part of a worker
+
+        links = link_maker(settings, os.environ)
+    keys = keys_of(options.keys, os.environ)
     if os.getcwd() not in sys.path:  # after Loom's own modules are loaded, so that no file here takes their place
         sys.path.insert(0, os.getcwd())
     async with opened(settings, create=True):
         pass  # waits for the server, and says clearly what is wrong with it or with the store
+    access = access_of(settings)
     own = f", tools {', '.join(tools)}" if tools else ""
-    await serve(
-        address=settings.address,
-        namespace=settings.namespace,
-        task_queue=settings.task_queue,
-        store=settings.store_path(),
-        root=root,
-        tools=tools,
-        on_approval=on_approval,
-        secret_names=secrets,
-        ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
-        f"store {settings.store_path()}, root {root}{own}",
-    )
+    telling = asyncio.create_task(tell_of_changes(tools))
+    try:
+        await serve(
+            address=settings.address,
+            namespace=settings.namespace,
+            task_queue=settings.task_queue,
+            store=settings.store_path(),
+            root=options.root,
+            tools=tools,
+            on_approval=options.on_approval,
+            secret_names=secrets,
+            ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
+            f"store {settings.store_path()}, root {options.root}{own}",
+            tls=access.tls,
+            api_key=access.api_key,
+            mcp=mcp,
+            approver_keys=keys,
+            max_concurrent_activities=max_activities,
+            webhooks=options.webhooks,
+            links=links,
+            tell=say,
+        )
+    finally:
+        telling.cancel()
     say("worker stopped")
 
 

@@ -9,10 +9,14 @@ from pathlib import Path
 
 from loom_client.cli.failures import say, tell_on_interrupt
 from loom_client.client import Loom, check_tools
+from loom_client.needs import start_worker
+from loom_client.rules import rule_findings
 from loom_client.settings import worker_command
 from loom_dsl.agent import Agent, load_agent
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
+from loom_dsl.permission_lists import Mode
 from loom_dsl.run import RUN_ID, LoopLimits, RunInput
+from loom_store.store import Store
 
 LARGEST_TASK = 16 * 1024 * 1024
 
@@ -25,6 +29,7 @@ class Request:
         agent: The agent's file.
         task: The task, or ``-`` for standard input.
         tools: Modules with the user's tools that are to be looked at.
+        mode: In place of the file's mode.
     """
 
     agent: Path
@@ -35,6 +40,7 @@ class Request:
     model: str | None = None
     max_turns: int | None = None
     tools: tuple[str, ...] = ()
+    mode: Mode | None = None
 
 
 def load(request: Request) -> tuple[Agent, str]:
@@ -51,7 +57,12 @@ def load(request: Request) -> tuple[Agent, str]:
         os.environ,
         {"model": request.model} if request.model is not None else None,
     )
+    if request.mode is not None:
+        permissions = agent.permissions.model_copy(update={"mode": request.mode})
+        agent = agent.model_copy(update={"permissions": permissions})
     check_tools(agent, _resolver(request.tools))
+    for found in rule_findings(agent):
+        say(f"warning: {found.message}{f' ({found.fix})' if found.fix else ''}")
     task = _read_input() if request.task == "-" else request.task
     if not task.strip():
         raise UserError("the task is empty; say what the agent is to do")
@@ -65,27 +76,48 @@ async def start(loom: Loom, request: Request, agent: Agent, task: str) -> str:
         UserError: It cannot be started.
     """
     name = request.job or f"job-{secrets.token_hex(5)}"
-    if request.job is not None and (row := await loom.store.read(lambda tx: tx.job(name))) and row["ended_at"]:
-        raise ConflictError(
-            f"job {name!r} has ended ({row['status']}); its answer: `loom result {name}`. "
-            "To start a new one take another id, or leave --job out"
-        )
+    if request.job is not None:
+        await refuse_ended(loom.store, name, "answer")
     run = RunInput.of_text(task, loop_limits=LoopLimits(max_iterations=request.max_turns))
     tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
     try:
-        await loom.start(agent, run, workdir=request.workdir, job=name, session=request.session)
+        turn = request.agent.parent / agent.turn if agent.turn else None
+        await loom.start(agent, run, workdir=request.workdir, job=name, session=request.session, turn=turn)
     except JobExists as error:
-        raise JobExists(f"{error.message}, or leave --job out; see the other with `loom show {name}`") from None
+        raise told_of_other(error, name) from None
     return name
 
 
-async def announce_worker(loom: Loom) -> None:
-    """Say at once when nobody takes the work; the job waits for a worker."""
-    if not await loom.has_worker():
-        say(
-            f"no worker serves the queue {loom.settings.task_queue} yet, so the job waits; "
-            f"start one with `{worker_command(loom.settings.task_queue)}` (or `loom dev`, which also starts the server)"
+async def refuse_ended(store: Store, job: str, what: str) -> None:
+    """Refuse to start a job that has ended.
+
+    Raises:
+        ConflictError: It has; says how to get its answer or result.
+    """
+    row = await store.read(lambda tx: tx.job(job))
+    if row is not None and row["ended_at"]:
+        raise ConflictError(
+            f"job {job!r} has ended ({row['status']}); its {what}: `loom result {job}`. "
+            "To start a new one take another id, or leave --job out"
         )
+
+
+def told_of_other(error: JobExists, job: str) -> JobExists:
+    """Say of an id that is taken what to do."""
+    return JobExists(f"{error.message}, or leave --job out; see the other with `loom show {job}`", error.differs)
+
+
+async def announce_worker(loom: Loom, job: str) -> None:
+    """Say at once when nobody takes the work; the job waits for a worker."""
+    if await loom.has_worker():
+        return
+    queue = loom.settings.task_queue
+    row = await loom.store.read(lambda tx: tx.job(job))
+    command = await loom.store.read(lambda tx: start_worker(tx, row, queue)) if row else worker_command(queue)
+    say(
+        f"no worker serves the queue {queue} yet, so the job waits; "
+        f"start one with `{command}` (or `loom dev`, which also starts the server)"
+    )
 
 
 def _check_id(option: str, name: str | None) -> None:
@@ -103,7 +135,10 @@ def _read_file(path: Path) -> bytes:
     except IsADirectoryError:
         raise UserError(f"{path} is a directory; give the agent's file") from None
     except FileNotFoundError:
-        raise NotFoundError(f"there is no file {path}; give the agent's file, or make one with `loom init`") from None
+        from loom_client.project.validate import near_file
+
+        hint = near_file(path) or "give the agent's file, or make one with `loom init`"
+        raise NotFoundError(f"there is no file {path}; {hint}") from None
     except OSError as error:
         raise UserError(f"the file {path} cannot be read: {error.strerror}") from None
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_client.cli.failures import DONE, guarded, say
-from loom_client.cli.options import Address, By, JobName, Json, Namespace, StorePath, TaskQueue, settings_of, user_name
+from loom_client.cli.options import By, JobName, Json, Place, placed, settings_of, user_name
 
 if TYPE_CHECKING:
     from loom_client.job import Job
+    from loom_dsl.roles import Right
 
-Place = tuple[str | None, str | None, str | None, str | None]
 Reason = Annotated[str, typer.Option(help="Why; it is kept with the job.")]
 
 
@@ -26,58 +26,54 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@placed
 async def pause(
     job: JobName,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    place: Place,
 ) -> int:
     """Pause."""
-    who = by or user_name()
+    who = _allowed(by, "pause")
     done = f"job {job} is paused; go on with `loom resume {job}`"
-    return await _steer((address, namespace, task_queue, store), job, lambda j: j.pause(who, reason), done, as_json)
+    return await _steer(place, job, lambda j: j.pause(who, reason), done, as_json)
 
 
 @guarded
+@placed
 async def resume(
     job: JobName,
     by: By = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    place: Place,
 ) -> int:
     """Resume."""
-    who = by or user_name()
-    return await _steer(
-        (address, namespace, task_queue, store), job, lambda j: j.resume(who), f"job {job} goes on", as_json
-    )
+    who = _allowed(by, "pause")
+    return await _steer(place, job, lambda j: j.resume(who), f"job {job} goes on", as_json)
 
 
 @guarded
+@placed
 async def abort(
     job: JobName,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    place: Place,
 ) -> int:
     """Abort."""
-    who = by or user_name()
+    who = _allowed(by, "abort")
     done = f"job {job} is being aborted"
-    return await _steer((address, namespace, task_queue, store), job, lambda j: j.abort(who, reason), done, as_json)
+    return await _steer(place, job, lambda j: j.abort(who, reason), done, as_json)
 
 
 @guarded
-async def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
+@placed
+async def inject(
     job: JobName,
     text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
     when: Annotated[
@@ -85,10 +81,8 @@ async def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
     ] = "asap",
     by: By = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    place: Place,
 ) -> int:
     """Inject."""
     from loom_dsl.errors import UserError
@@ -99,14 +93,23 @@ async def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
         raise UserError("the message is empty; say something to the agent")
-    who, moment = by or user_name(), moments[when]
+    who, moment = _allowed(by, "inject"), moments[when]
     return await _steer(
-        (address, namespace, task_queue, store),
+        place,
         job,
         lambda j: j.inject(message, when=moment, by=who),
         f"message sent to job {job}",
         as_json,
     )
+
+
+def _allowed(by: str, right: "Right") -> str:
+    """Give the name of who steers, where a role allows it."""
+    from loom_client.cli.rights import check_right
+
+    who = by or user_name()
+    check_right(who, right)
+    return who
 
 
 async def _steer(

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
-from dataclasses import asdict
 from typing import Any
 
+from activities.services import todo_of
 from activities.transcript import PRIVATE
 from loom_client.client import Loom
 from loom_client.connection import temporal
+from loom_client.effects import told_effects
+from loom_client.graph_job import is_graph
 from loom_client.settings import Settings
 from loom_client.why import Facts, gather, reason
 from loom_dsl.errors import ConfigurationError
@@ -50,13 +52,23 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     latest = tx.read_events(job, after=max(0, last - 1), limit=1)
     entries = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
     return {
+        "graph": is_graph(tx, row),
         "turns": (latest[0][1].get("n", 0) + 1) if latest else 0,
         "entries": len(entries),
         "events": last,
         "usage": (row["result"] or {}).get("usage") or _usage_so_far([entry.head for entry in entries]),
-        "effects": [asdict(effect) for effect in tx.effects(job)],
+        "todo": [item.model_dump() for item in todo_of(tx, row["session"])],
+        "effects": told_effects(tx, job),
         "approvals": tx.approvals(job=job),
+        "children": [_child(tx, row) for row in tx.jobs_below(job)],
     }
+
+
+def _child(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a job below another one: where it stands, and what it asks."""
+    told = {key: row[key] for key in ("job", "agent", "status", "state", "created_at", "ended_at")}
+    asks = [] if row["ended_at"] else tx.approvals(status="pending", job=row["job"])
+    return {**told, "error": (row["result"] or {}).get("error"), "approvals": asks}
 
 
 def _usage_so_far(heads: list[dict[str, Any]]) -> dict[str, Any]:

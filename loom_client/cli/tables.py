@@ -1,16 +1,23 @@
 """Lists for people: jobs, approvals, and one job."""
 
+import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loom_client.render.approvals import preview_lines, request_lines
+from loom_client.render.approvals import preview_lines, request_lines, signed_with
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
-from loom_client.render.text import clock, duration, moment_of, one_line, plural
+from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
+from loom_dsl.approval import CHOICES
+from loom_dsl.lookalike import revealed
 from loom_dsl.run import RunUsage
+from loom_store.kept_rules import KeptRule
 from loom_store.store import Store
+
+MOST_LINES = 40
+"""Lines of a preview or of arguments that are shown before a decision."""
 
 _COLOURS = {"completed": "green", "settled": "green", "failed": "red", "aborted": "red", "unknown": "red"}
 _COLOURS |= {"running": "cyan", "pending": "yellow"}
@@ -37,6 +44,15 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     _table(paper, ("JOB", "STATUS", "AGENT", "STARTED", "TIME", "TASK"), lines)
 
 
+def show_table(heads: Sequence[str], lines: Sequence[Sequence[str]], empty: str) -> None:
+    """Print a table, or what to say when it has no lines."""
+    paper = paper_for(sys.stdout)
+    if lines:
+        _table(paper, heads, lines)
+    else:
+        paper.line(empty)
+
+
 def show_approvals(rows: Sequence[Mapping[str, Any]], store: Store, every: bool) -> None:
     """Print approvals, those that wait with what is asked and how to decide."""
     paper = paper_for(sys.stdout)
@@ -44,19 +60,78 @@ def show_approvals(rows: Sequence[Mapping[str, Any]], store: Store, every: bool)
         paper.line("no approvals" if every else "no approval waits")
     now = time.time()
     for row in rows:
-        head = f"{row['id']}  job {row['job']}  {row['tool']}  since {clock(row['created_at'], now)}"
-        paper.line(head + ("" if row["status"] == "pending" else f"  {_outcome(row)}"), "bold", hang=2)
-        request = {**row["details"], "summary": row["summary"], "reason": row["reason"]}
-        for text, style in request_lines(request, row["expires_at"] if row["status"] == "pending" else None, now):
-            paper.line(text, style, hang=4)
+        _request(paper, row, now)
         if row["status"] == "pending":
-            preview = row["details"].get("preview")
-            if preview:
-                text = store.read_sync(lambda tx, name=preview: tx.get_blob(name).decode("utf-8", "replace"))  # type: ignore[misc]
-                for line, style in preview_lines(text, 12):
-                    paper.line(line, style)
-            paper.line(f"  loom approve {row['job']} {row['id']}")
+            _preview(paper, row, store, 12)
+            paper.line(f"  loom approve {row['job']} {row['id']}{_choices(row)}")
     paper.flush()
+
+
+def _choices(row: Mapping[str, Any]) -> str:
+    """How to answer a question of a graph that is not simply approved."""
+    own = [choice for choice in row["choices"] if choice not in CHOICES]
+    return f" --choice {'|'.join(row['choices'])}" if own else ""
+
+
+def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | None = None) -> None:
+    """Print what an approval lets run: the summary, and the preview, or the arguments where there is none.
+
+    Args:
+        row: The approval.
+        store: Where its preview and its arguments are.
+        edited: Other arguments that are to be used.
+    """
+    paper = paper_for(sys.stdout)
+    _request(paper, row, time.time())
+    if not _preview(paper, row, store, MOST_LINES) and row["arguments_digest"]:
+        _arguments(paper, json.loads(_text(store, row["arguments_digest"])))
+    if edited is not None:
+        paper.line("  with other arguments:")
+        _arguments(paper, edited)
+    paper.flush()
+
+
+def show_rules(rules: Sequence[KeptRule]) -> None:
+    """Print the rules that approvers kept, with what each is about."""
+    paper = paper_for(sys.stdout)
+    if not rules:
+        paper.line("no rules are kept")
+    for rule in rules:
+        gone = f"  taken back by {one_line(rule.revoked_by or '', 80)}" if rule.revoked_at else ""
+        paper.line(f"{rule.id}  {revealed(one_line(rule.rule, 300))}{gone}", "bold", hang=4)
+        if rule.arguments:
+            paper.line(f"    only as it was approved: {revealed(one_line(rule.summary, 300))}", hang=6)
+        kept = f"kept by {one_line(rule.kept_by, 80) or 'somebody'} at {clock(rule.kept_at, time.time())}"
+        paper.line(f"    for {rule.agent} in {one_line(rule.workdir, 300)}; {kept}", "dim", hang=6)
+    paper.flush()
+
+
+def _request(paper: Paper, row: Mapping[str, Any], now: float) -> None:
+    pending = row["status"] == "pending"
+    head = f"{row['id']}  job {row['job']}  {row['tool'] or place(row['node'])}  since {clock(row['created_at'], now)}"
+    paper.line(head + ("" if pending else f"  {_outcome(row)}"), "bold", hang=2)
+    request = {**row["details"], "summary": row["summary"], "reason": row["reason"], "policy": row["policy"]}
+    for text, style in request_lines(request, row["expires_at"] if pending else None, now):
+        paper.line(text, style, hang=4)
+
+
+def _preview(paper: Paper, row: Mapping[str, Any], store: Store, most: int) -> bool:
+    name = row["details"].get("preview")
+    if not name:
+        return False
+    for line, style in preview_lines(_text(store, name), most):
+        paper.line(line, style)
+    return True
+
+
+def _arguments(paper: Paper, arguments: Any) -> None:
+    for line, _ in preview_lines(json.dumps(arguments, indent=2, ensure_ascii=False), MOST_LINES):
+        paper.line(line)
+
+
+def _text(store: Store, name: str) -> str:
+    """A content as it is; who prints it makes visible what hides in it."""
+    return store.read_sync(lambda tx: tx.get_blob(name).decode("utf-8", "replace"))
 
 
 def show_job(summary: Mapping[str, Any]) -> None:
@@ -66,14 +141,25 @@ def show_job(summary: Mapping[str, Any]) -> None:
     paper.line(f"{summary['job']}  {summary['status']}", f"bold {colour}".strip())
     for name, text in _facts(summary, now):
         paper.line(f"  {name:<10} {one_line(text, 600)}", hang=11)
+    _listed(paper, "todo", ("STATUS", "WHAT"), [(item["status"], item["text"]) for item in summary["todo"]])
     _listed(paper, "effects", ("TURN", "TOOL", "STATUS", "BEGUN", "NOTE"), _effects(summary["effects"], now))
-    _listed(paper, "approvals", ("TURN", "TOOL", "STATUS", "ID", "WHAT"), _approvals(summary["approvals"]))
+    if summary["graph"]:
+        _listed(paper, "taken back", ("NODE", "OUTCOME", "NOTE"), _taken_back(summary["result"]))
+        _listed(paper, "approvals", ("NODE", "STATUS", "ID", "WHAT"), _questions(summary["approvals"]))
+    else:
+        _listed(paper, "approvals", ("TURN", "TOOL", "STATUS", "ID", "WHAT"), _approvals(summary["approvals"]))
+    _listed(paper, "child jobs", ("JOB", "STATUS", "TIME", "AGENT"), _children(summary["children"], now))
+    for child in summary["children"]:
+        _listed(paper, f"approvals of {child['job']}", ("NODE", "STATUS", "ID", "WHAT"), _questions(child["approvals"]))
     paper.flush()
 
 
 def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     started, ended = moment_of(summary["created_at"]), summary["ended_at"]
     span = duration((moment_of(ended) if ended else now) - started)
+    if summary["graph"]:
+        yield from _graph_facts(summary, now)
+        return
     usage = RunUsage.model_validate(summary["usage"])
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
     yield "why" if not ended else "ended", summary["why"] if not ended else clock(ended, now)
@@ -87,11 +173,35 @@ def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     yield "calls", f"{plural(usage.model_calls, 'model call')}, {plural(usage.tool_calls, 'tool call')}"
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     yield "tokens", f"{usage.prompt_tokens:,} in{cached}, {usage.completion_tokens:,} out{cost}"
+    yield from _end(summary, "answer")
+
+
+def _graph_facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
+    """What is told of a job of a graph, which has neither turns nor a conversation."""
+    started, ended = moment_of(summary["created_at"]), summary["ended_at"]
+    span = duration((moment_of(ended) if ended else now) - started)
+    yield "why" if not ended else "ended", summary["why"] if not ended else clock(ended, now)
+    if summary["task"]:
+        yield "input", summary["task"]
+    yield "graph", f"{summary['agent']}, plan {summary['plan'][:12]}"
+    yield "directory", summary["workdir"]
+    yield "started", f"{clock(started, now)}, {span}{'' if ended else ' ago'}"
+    yield "events", f"{summary['events']:,}"
+    yield from _end(summary, "result")
+
+
+def _end(summary: Mapping[str, Any], what: str) -> Iterable[tuple[str, str]]:
     error = (summary["result"] or {}).get("error")
     if error:
         yield "error", f"{error['code']}: {error['message']}"
-    if ended and summary["status"] == "completed":
-        yield "answer", f"`loom result {summary['job']}` prints it"
+    if summary["ended_at"] and summary["status"] == "completed":
+        yield what, f"`loom result {summary['job']}` prints it"
+
+
+def _taken_back(result: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    """What became of each effect that the failed or aborted job was to take back."""
+    rows = (result or {}).get("compensations") or ()
+    return [(place(row["node"]), row["outcome"], one_line(row.get("message", ""), 300)) for row in rows]
 
 
 def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, ...]]:
@@ -99,21 +209,40 @@ def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str
         (
             str(effect["turn"] + 1),
             effect["tool"],
-            effect["status"],
+            effect["state"],
             clock(effect["begun_at"], now),
-            one_line(effect["note"] or "", 200),
+            one_line(effect["note"] or (effect["undone"] or {}).get("note") or "", 200),
         )
         for effect in effects
     ]
 
 
 def _approvals(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    return [(str(row["turn"] + 1), row["tool"], _outcome(row), row["id"], row["summary"]) for row in rows]
+    return [(str(row["turn"] + 1), row["tool"], _outcome(row), row["id"], _what(row)) for row in rows]
+
+
+def _what(row: Mapping[str, Any]) -> str:
+    """What was asked, and why it was."""
+    return f"{row['summary']}; {row['reason']}" if row.get("reason") else row["summary"]
+
+
+def _questions(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [(row["tool"] or place(row["node"]), _outcome(row), row["id"], _what(row)) for row in rows]
+
+
+def _children(rows: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, ...]]:
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        span = (moment_of(row["ended_at"]) if row["ended_at"] else now) - moment_of(row["created_at"])
+        status = "waits for approval" if row["approvals"] else row["status"]
+        error = f"  {row['error']['code']}: {row['error']['message']}" if row["error"] else ""
+        lines.append((row["job"], status, duration(span), row["agent"] + error))
+    return lines
 
 
 def _outcome(row: Mapping[str, Any]) -> str:
     by = f" by {row['by']}" if row.get("by") else ""
-    return f"{row['status']}{by}"
+    return f"{row['status']}{by}{signed_with(row)}"
 
 
 def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:

@@ -3,8 +3,18 @@
 import logging
 import os
 import traceback
+from collections import OrderedDict
 
 MOST_CHARACTERS = 2_000
+LONGEST_FAILURE = 300
+"""Characters of why an activity failed; the job's events have the rest."""
+MOST_CAUSES = 10_000
+"""Causes that are remembered, so that none is told twice."""
+CANCELLED = "it was cancelled, or took longer than its timeout"
+TOLD_ELSEWHERE = frozenset({"missing_tools", "worker_stopped"})
+"""Codes of failures that another line tells of, or that are none."""
+FAILED = "Completing activity as failed"
+"""What the SDK says of each attempt that failed, with all that it knows about it behind."""
 
 
 class OneLine(logging.Formatter):
@@ -23,11 +33,47 @@ class OneLine(logging.Formatter):
         return one_line(super().format(record), MOST_CHARACTERS)
 
 
+class OncePerCause(logging.Filter):
+    """Says of activities that fail which job they are of and why, once for each job and cause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite a record about an activity; False for one that says what has been said."""
+        facts = getattr(record, "temporal_activity", None)
+        if not isinstance(facts, dict):
+            return True
+        job = str(facts.get("workflow_id", ""))
+        if not str(record.msg).startswith(FAILED):
+            record.msg = f"job {job}: {record.msg}"
+            return True
+        error = record.exc_info[1] if record.exc_info else None
+        code = str(getattr(error, "type", None) or type(error).__name__)
+        why = CANCELLED if code == "CancelledError" else f"{code}: {getattr(error, 'message', error)}"
+        cause = (job, why)
+        if code in TOLD_ELSEWHERE or cause in self._seen:
+            return False
+        self._seen[cause] = None
+        if len(self._seen) > MOST_CAUSES:
+            self._seen.popitem(last=False)
+        what = str(facts.get("activity_id", "")).partition("/")[2] or facts.get("activity_type", "")
+        record.msg = f"job {job}: {what} failed (attempt {facts.get('attempt', 1)}): {why[:LONGEST_FAILURE]}"
+        record.args, record.exc_info = (), None
+        return True
+
+
 def configure_log() -> None:
-    """Log to standard error; LOOM_LOG=info says more than warnings, LOOM_DEBUG=1 shows tracebacks."""
+    """Log to standard error; LOOM_LOG=info says more than warnings, LOOM_DEBUG=1 shows tracebacks and every attempt."""
     debug = os.environ.get("LOOM_DEBUG", "") not in ("", "0")
     pattern = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(pattern) if debug else OneLine(pattern))
+    if not debug:
+        from temporalio import activity
+
+        activity.logger.activity_info_on_message = False
+        handler.addFilter(OncePerCause())
     level = logging.getLevelNamesMapping().get(os.environ.get("LOOM_LOG", "warning").upper(), logging.WARNING)
     logging.basicConfig(level=level, handlers=[handler])

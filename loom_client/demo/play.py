@@ -22,6 +22,7 @@ from loom_client.progress import Progress
 from loom_client.render import Paper, Timeline
 from loom_client.settings import Settings
 from loom_dsl.agent import Agent, load_agent
+from loom_dsl.run import RunResult
 
 TASK = "Find out how this code base is laid out, and write a short report about it to {report}."
 
@@ -65,7 +66,12 @@ async def play(paper: Paper, place: Place, binary: Path) -> bool:
             await server.start()
         paper.line(f"server  Temporal's development server at {server.address}, {place.short(server.db)}", hang=8)
         settings = Settings(
-            address=server.address, namespace="default", task_queue="demo", store=str(place.folder / "loom.db")
+            address=server.address,
+            namespace="default",
+            task_queue="demo",
+            store=str(place.folder / "loom.db"),
+            tls=False,
+            api_key=None,
         )
         loom = await stack.enter_async_context(connect(settings))
         arguments, log = ["--tools", "board", "--root", str(place.checkout)], place.folder / "worker.log"
@@ -109,6 +115,7 @@ async def _perform(paper: Paper, place: Place, loom: Loom, worker: WorkerProcess
         result = await Follower(loom, row, scene, calls).run()
     finally:
         await scene.close()
+    assert isinstance(result, RunResult), "the demo's job is an agent's"
     await print_summary(paper, scene, loom, result, scripted=model.scripted, seconds=time.monotonic() - began)
     return result.status == "completed"
 

@@ -15,7 +15,7 @@ from loom_client.render import Timeline
 from loom_dsl.canonical import Json
 from loom_dsl.errors import LoomError
 from loom_dsl.events import Event, EventType
-from loom_dsl.run import RunResult
+from loom_dsl.run import GraphResult, RunResult
 
 DECIDE_SECONDS = 30.0
 LOOK_SECONDS = 0.5
@@ -69,7 +69,7 @@ class Scene:
             reason = "the server gives a lost worker's tool to another after 5 s without a heartbeat"
         self.timeline.waiting(reason)
 
-    def end(self, result: RunResult, seconds: float | None = None) -> None:
+    def end(self, result: RunResult | GraphResult, seconds: float | None = None) -> None:
         """Show the end."""
         self.timeline.end(result, seconds)
 

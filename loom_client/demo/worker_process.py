@@ -11,7 +11,7 @@ from pathlib import Path
 
 import loom_client
 from loom_client import guardian
-from loom_client.settings import Settings
+from loom_client.settings import Settings, without_access
 from loom_dsl.errors import ConfigurationError
 
 READY = "worker ready"
@@ -41,7 +41,7 @@ class WorkerProcess:
         self._command = [sys.executable, "-P", "-m", "loom_client.cli", "worker", *options, *arguments]
         home = str(Path(str(loom_client.__file__)).resolve().parent.parent)
         path = os.pathsep.join(part for part in (home, env.get("PYTHONPATH", "")) if part)
-        self._env = {**env, "PYTHONPATH": path, "LOOM_TASK_QUEUE": settings.task_queue}
+        self._env = {**without_access(env), "PYTHONPATH": path, "LOOM_TASK_QUEUE": settings.task_queue}
         self._folder, self._log = folder, log
         self._process: subprocess.Popen[bytes] | None = None
         self.number = 0

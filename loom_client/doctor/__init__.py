@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 
 from loom_client.doctor.check import Check, Status
-from loom_client.doctor.machine import landlock, openat2, package, python, room, temporal_cli
+from loom_client.doctor.confinement import confinement
+from loom_client.doctor.machine import openat2, package, python, room, temporal_cli
+from loom_client.doctor.mcp import mcp_servers
 from loom_client.doctor.model import model
 from loom_client.doctor.server import server
 from loom_client.doctor.state import store
@@ -38,4 +40,5 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     if all(check.status is Status.OK for check in packages):
         yield model(environment)
         yield openat2()
-    yield landlock()
+        yield confinement(environment)
+        yield from mcp_servers(environment)

@@ -1,10 +1,9 @@
 """The machine: Python, the packages, the Temporal CLI, the disk, the kernel."""
 
-import ctypes
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import loom_client
@@ -13,8 +12,6 @@ from loom_dsl.errors import ConfigurationError
 
 LITTLE_ROOM, NO_ROOM = 1_000_000_000, 50_000_000
 """Bytes of free disk below which Loom warns, or cannot work."""
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_VERSION = 1
 
 
 def python() -> Check:
@@ -66,16 +63,3 @@ def openat2() -> Check:
     if native_support():
         return Check(Status.OK, "openat2", "file tools are confined by the kernel")
     return Check(Status.OK, "openat2", "not on this system: file tools follow no symbolic links instead")
-
-
-def landlock() -> Check:
-    """Which version of Landlock the kernel has."""
-    version = _landlock_version() if sys.platform.startswith("linux") else 0
-    found = f"version {version}" if version > 0 else "not on this system"
-    return Check(Status.OK, "Landlock", f"{found}; no tool of this release needs it")
-
-
-def _landlock_version() -> int:
-    syscall: Callable[..., int] = ctypes.CDLL(None, use_errno=True).syscall
-    numbers = (_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_VERSION)
-    return syscall(*(ctypes.c_long(number) for number in numbers))

@@ -3,17 +3,20 @@
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from loom_client.doctor.check import Check, Status
 from loom_client.settings import Settings, worker_command
+from loom_dsl.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
 PROBE_SECONDS = 2.0
 RECENT_SECONDS = 70.0
+SURE_SECONDS = 15.0
+"""A worker that was heard longer ago may have ended since; the server lists it until it forgets it."""
 """A worker asks for work at least once in this time."""
 
 
@@ -24,10 +27,16 @@ def server(settings: Settings) -> Iterator[Check]:
     if reason:
         yield Check(Status.FAIL, what, reason, "start one with `loom dev`, or set LOOM_ADDRESS to one that runs")
         return
+    from loom_client.access import explain
+
     try:
         yield from asyncio.run(_ask_server(settings, what))
-    except (TimeoutError, RuntimeError, OSError):
-        found = "something listens there that does not speak Temporal's protocol, or not without TLS"
+    except ConfigurationError as error:
+        yield Check(Status.FAIL, what, error.message, "correct the setting: docs/reference/settings.md")
+    except (TimeoutError, RuntimeError, OSError) as error:
+        found = explain(settings, error)
+        if found.startswith("no Temporal server answers"):
+            found = "something listens there that does not speak Temporal's protocol"
         yield Check(Status.FAIL, what, found, "set LOOM_ADDRESS to the server's gRPC port (`loom dev`: 7233)")
 
 
@@ -48,8 +57,13 @@ async def _ask_server(settings: Settings, what: str) -> list[Check]:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
     from temporalio.client import Client
 
+    from loom_client.access import access_of
+
+    access = access_of(settings)
     async with asyncio.timeout(3 * PROBE_SECONDS):
-        client = await Client.connect(settings.address, namespace=settings.namespace)
+        client = await Client.connect(
+            settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
+        )
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
         checks = [Check(Status.OK, what, f"answers, version {info.server_version}")]
         try:
@@ -83,6 +97,12 @@ async def _workers(client: "Client", settings: Settings) -> Check:
     if not seen:
         fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"
         return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
+    return Check(Status.OK, what, heard(seen))
+
+
+def heard(seen: Mapping[str, float]) -> str:
+    """Tell workers, by the seconds since each was heard."""
     latest = sorted(seen.items(), key=lambda item: item[1])[:3]
-    names = ", ".join(f"{name} ({max(0, age):.0f} s ago)" for name, age in latest)
-    return Check(Status.OK, what, f"{len(seen)}: {names}")
+    names = ", ".join(f"{name} (last heard {max(0, age):.0f} s ago)" for name, age in latest)
+    gone = "; an idle worker is heard once a minute, so it may be gone" if latest[0][1] > SURE_SECONDS else ""
+    return f"{len(seen)}: {names}{gone}"

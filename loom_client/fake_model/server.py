@@ -54,7 +54,17 @@ async def running(
     finally:
         server.should_exit = True
         await task
+        await _let_go(server)
         listener.close()
+
+
+async def _let_go(server: uvicorn.Server) -> None:
+    """Close the connections whose requests were cut off: uvicorn does not wait for them, and the loop may end next."""
+    while connections := list(server.server_state.connections):
+        for connection in connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)
 
 
 def serve(script: Script | Path | str, host: str = "127.0.0.1", port: int = 0, *, api_key: str | None = None) -> None:

@@ -1,20 +1,29 @@
-"""Drawing what a name or a file stands for."""
+"""The plan that a name or a file stands for, to draw it and to compare it."""
 
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
+from loom_client.graph_plan import plan_of as plan_of_graph
 from loom_client.project.validate import read_document
 from loom_dsl.agent import load_agent
-from loom_dsl.compile import compile_agent, compile_graph
+from loom_dsl.compile import compile_agent
 from loom_dsl.document import load_document
-from loom_dsl.draw import mermaid, mermaid_plan
 from loom_dsl.errors import NotFoundError, UserError
 from loom_dsl.library import NAMES, shipped
+from loom_dsl.plan import Plan
+
+ANY_MODEL = {"model": "any"}
+"""The model has no part in a picture, so its variable need not be set."""
 
 
-def picture(target: str, env: Mapping[str, str]) -> str:
-    """Draw a shipped graph, a graph's file, or the plan of an agent's file, as Mermaid text.
+def plan_of(target: str, env: Mapping[str, str], fixed: Mapping[str, str] | None = None) -> Plan:
+    """Give the plan of a shipped graph (alone), of a graph's file, or of an agent's file.
+
+    Args:
+        target: Name or path.
+        env: The environment's variables, for ``${env:NAME}``.
+        fixed: Fields of an agent that are taken instead of those in the file.
 
     Raises:
         NotFoundError: It is neither a shipped graph nor a file.
@@ -22,7 +31,7 @@ def picture(target: str, env: Mapping[str, str]) -> str:
         UserError: It is a document that has no graph.
     """
     if target in NAMES:
-        return mermaid(shipped(target))
+        return Plan(target, {target: shipped(target)}, {})
     path = Path(target)
     if not path.exists():
         near = difflib.get_close_matches(target, NAMES, 1)
@@ -31,8 +40,8 @@ def picture(target: str, env: Mapping[str, str]) -> str:
     text = read_document(path)
     kind = load_document(text, target).data["kind"]
     if kind == "graph":
-        return mermaid_plan(compile_graph(text, target))
+        return plan_of_graph(path)
     if kind == "agent":
-        # The model has no part in the picture, so its variable need not be set.
-        return mermaid_plan(compile_agent(load_agent(text, target, env, {"model": "any"})))
+        agent = load_agent(text, target, env, dict(fixed or {}))
+        return compile_agent(agent, plan_of_graph(path.parent / agent.turn) if agent.turn else None)
     raise UserError(f"{target} is a {kind} document, which has no graph; give an agent's or a graph's file")

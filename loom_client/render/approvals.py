@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loom_client.render.text import duration, moment_of, one_line, visible
+from loom_client.render.text import clock, duration, moment_of, one_line, place, visible
+from loom_dsl.approval import CHOICES
 from loom_dsl.events import Event
+from loom_dsl.lookalike import revealed
 
 MOST_PREVIEW_LINES = 12
 Line = tuple[str, str]
@@ -14,6 +16,8 @@ _OUTCOMES = {
     "approve": ("approved", "green"),
     "edit": ("approved with other arguments", "green"),
     "reject": ("rejected", "red"),
+    "respond": ("answered in the tool's place", "green"),
+    "terminate": ("job ended", "red"),
     "expired": ("expired: nobody decided in time", "red"),
     "cancelled": ("withdrawn", "yellow"),
 }
@@ -24,38 +28,80 @@ def approval_lines(
 ) -> Iterator[Line]:
     """Say what is asked, why, until when, and how to answer."""
     name = one_line(str(event.data.get("approval_id", "")), 80)
-    tool = one_line(str(request.get("tool") or event.data.get("tool") or "a step"), 60)
-    yield f"? {tool} needs approval  {name}", "bold yellow"
-    yield from request_lines(request, event.data.get("expires_at"), now)
+    tool = request.get("tool") or event.data.get("tool")
+    node = place(str(event.data.get("node") or "")) or "a node"
+    who = f"{one_line(str(tool), 60)} needs approval" if tool else f"{one_line(node, 60)} asks"
+    yield f"? {who}  {name}", "bold yellow"
+    request = {**request, "policy": event.data.get("policy"), "signed": event.data.get("signed")}
+    yield from request_lines(request, event.data.get("expires_at"), now, countdown=False)
     yield from preview_lines(preview, MOST_PREVIEW_LINES)
-    if how_to_decide:
+    choices = [one_line(str(choice), 40) for choice in event.data.get("choices") or ()]
+    if how_to_decide and set(choices) - set(CHOICES):
+        yield f"  loom approve {event.job} {name} --choice {'|'.join(choices)}", ""
+    elif how_to_decide:
         yield f"  loom approve {event.job} {name}", ""
         yield f'  loom reject {event.job} {name} --reason "..."', ""
 
 
-def request_lines(request: Mapping[str, Any], expires_at: float | str | None, now: float) -> Iterator[Line]:
-    """Say what a request is about."""
+def request_lines(
+    request: Mapping[str, Any], expires_at: float | str | None, now: float, *, countdown: bool = True
+) -> Iterator[Line]:
+    """Say what a request is about, and how long it may be decided, or until when."""
     if request.get("summary"):
-        yield f"  {one_line(str(request['summary']), 300)}", ""
+        yield f"  {revealed(one_line(str(request['summary']), 300))}", ""
     facts = []
     if request.get("risk"):
         facts.append(f"{one_line(str(request['risk']), 20)} risk")
     if request.get("reason"):
         facts.append(one_line(str(request["reason"]), 300))
-    if expires_at is not None:
+    if expires_at is not None and not countdown:
+        facts.append(f"until {clock(expires_at, now)}")
+    elif expires_at is not None:
         left = moment_of(expires_at) - now
         facts.append(f"expires in {duration(left)}" if left > 0 else "has expired")
+    facts += _who(request.get("policy") or {})
+    if request.get("signed"):
+        facts.append("only a signed decision counts")
+    if isinstance(able := request.get("deciders"), list):
+        facts.append(f"by their role may decide: {one_line(', '.join(map(str, able)), 200) or 'nobody'}")
     if facts:
         yield f"  {'; '.join(facts)}", "dim"
 
 
+def _who(policy: Mapping[str, Any]) -> Iterator[str]:
+    """Say who may decide, where not simply anybody."""
+    if policy.get("approvers"):
+        yield f"for {one_line(', '.join(map(str, policy['approvers'])), 200)}"
+    if policy.get("quorum", 1) > 1:
+        yield f"{policy['quorum']} people must agree"
+    if policy.get("four_eyes"):
+        yield "not for who started the job"
+
+
 def preview_lines(preview: str, most: int = 0) -> Iterator[Line]:
     """Give the lines of a diff with their colours; the first `most` (0: all)."""
-    lines = visible(preview).splitlines()
+    lines = revealed(visible(preview)).splitlines()
     for line in lines[:most] if most else lines:
         yield f"    {line}", _diff_style(line)
     if most and len(lines) > most:
         yield f"    ... {len(lines) - most} more lines", "dim"
+
+
+def changed_line(event: Event, now: float) -> Line:
+    """Say what became of a question that still waits."""
+    data = event.data
+    what, due = str(data.get("what", "")), data.get("expires_at")
+    until = f", until {clock(due, now)}" if due is not None else ""
+    people = ", ".join(one_line(str(name), 80) for name in data.get("to") or ())
+    by = one_line(str(data.get("by", "")), 80)
+    words = {
+        "reminded": f"nobody has decided yet; told again ({data.get('times')})",
+        "escalated": f"passed on to {people}{until}",
+        "halted": "nobody decided in time: the job is halted; decide, or `loom resume` asks anew",
+        "renewed": f"asked anew{until}",
+        "vote": f"{data.get('choice')} by {by}{signed_with(data)}: {data.get('have')} of {data.get('need')}",
+    }
+    return f"  {one_line(words.get(what, what), 300)}", "yellow"
 
 
 def decided_line(event: Event) -> Line:
@@ -63,9 +109,15 @@ def decided_line(event: Event) -> Line:
     data = event.data
     choice = str(data.get("choice", ""))
     text, style = _OUTCOMES.get(choice, (one_line(choice, 40), "yellow"))
-    by = f" by {one_line(str(data['by']), 80)}" if data.get("by") else ""
+    by = f" by {one_line(str(data['by']), 80)}{signed_with(data)}" if data.get("by") else ""
     message = f": {one_line(str(data['message']), 300)}" if data.get("message") and choice != "expired" else ""
     return f"  {text}{by}{message}", style
+
+
+def signed_with(decided: Mapping[str, Any]) -> str:
+    """Say with which keys something was decided, or nothing."""
+    keys = ", ".join(one_line(str(key), 40) for key in decided.get("keys") or ())
+    return f" (signed, {keys})" if keys else ""
 
 
 def _diff_style(line: str) -> str:

@@ -54,6 +54,11 @@ class Paper:
         writer.add(text)
         writer.end()
 
+    def verbatim(self, text: str) -> None:
+        """Write a text as it is, also where it is wider: a program may read it."""
+        self.end_line()
+        self._put(text + "\n")
+
     def end_line(self) -> None:
         """End the line that is open, if one is."""
         self.clear_status()

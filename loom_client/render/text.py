@@ -1,7 +1,12 @@
 """Text for a terminal: control characters made visible, and sizes, times and amounts as people read them."""
 
+import json
 import re
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loom_dsl.run import RunResult
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -11,9 +16,20 @@ _UNSAFE = re.compile(
 )
 
 
+_FIRST = re.compile(r"#1(?=[\[/]|$)")
+
+
 def visible(text: str) -> str:
     """Write control characters as escapes such as ``\\x1b``; newlines and tabs stay."""
     return _UNSAFE.sub(lambda found: _escape(found[0]), text.replace("\r\n", "\n"))
+
+
+def result_text(value: Any) -> str:
+    """Give a graph's result: text as it is but visible, everything else as JSON that programs can read back."""
+    if isinstance(value, str):
+        return visible(value).rstrip("\n")
+    written = json.dumps(value, indent=2, ensure_ascii=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def one_line(text: str, most: int = 0) -> str:
@@ -45,7 +61,9 @@ def duration(seconds: float) -> str:
 
 
 def clock(moment: float | str, now: float) -> str:
-    """Give a moment in local time: ``14:03:22`` within a day of `now`, else with the date.
+    """Give a moment in local time: ``14:03:22`` within twelve hours of `now`, else with the date.
+
+    A day later it is the same time of day, so the time alone would be read as now.
 
     Args:
         moment: Seconds since 1970, or ISO 8601.
@@ -53,7 +71,12 @@ def clock(moment: float | str, now: float) -> str:
     """
     seconds = moment_of(moment)
     local = datetime.fromtimestamp(seconds)
-    return local.strftime("%H:%M:%S" if abs(now - seconds) < 86_400 else "%Y-%m-%d %H:%M")
+    return local.strftime("%H:%M:%S" if abs(now - seconds) < 43_200 else "%Y-%m-%d %H:%M")
+
+
+def place(at: str) -> str:
+    """Give where in a graph something is as people read it: ``review[2]/lint`` of ``review#1[2]/lint#1``."""
+    return _FIRST.sub("", at)
 
 
 def moment_of(moment: float | str) -> float:
@@ -64,6 +87,22 @@ def moment_of(moment: float | str) -> float:
 def plural(count: int, word: str, many: str = "") -> str:
     """Give ``1 turn`` or ``1,200 turns``."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {many or word + 's'}"
+
+
+def usage_line(result: "RunResult", seconds: float | None = None, between: str = " · ") -> str:
+    """Say in one line what a run used."""
+    usage = result.usage
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    parts = [
+        plural(result.recursion_stats.max_depth + 1, "turn"),
+        plural(usage.model_calls, "model call"),
+        plural(usage.tool_calls, "tool call"),
+        f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out",
+        f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown",
+    ]
+    if seconds is not None:
+        parts.append(duration(seconds))
+    return visible(between.join(parts))
 
 
 def _escape(character: str) -> str:

@@ -4,14 +4,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loom_client.render.approvals import approval_lines, decided_line
+from loom_client.render.approvals import approval_lines, changed_line, decided_line
 from loom_client.render.calls import ToolCall, short_arguments
 from loom_client.render.flow import Flow
+from loom_client.render.node_texts import NodeTexts
+from loom_client.render.nodes import NodeLines
 from loom_client.render.paper import Paper
-from loom_client.render.text import duration, one_line, plural, size, visible
+from loom_client.render.text import duration, one_line, plural, result_text, size, usage_line, visible
 from loom_dsl.events import Event, EventType
-from loom_dsl.run import RunResult
+from loom_dsl.run import GraphResult, RunResult
 
+_OF_TEXT = (EventType.LLM_DELTA, EventType.STREAM_RESET, EventType.LLM_FINISH)
 _MARKS = {"success": ("✓", "+", "green"), "error": ("✗", "x", "red")}
 
 
@@ -21,6 +24,7 @@ class Timeline:
     Args:
         paper: Where to write.
         states: Show every change of state, also those that follow from the lines around them.
+        turns: Show the turns of an agent; a graph has none.
         call: Looks up what the model asked for by the id of the call, or gives None.
         preview: Looks up the preview of an approval's request.
         how_to_decide: Whether to tell the commands by which the approval of this id is decided.
@@ -32,30 +36,29 @@ class Timeline:
         paper: Paper,
         *,
         states: bool = False,
+        turns: bool = True,
         call: Callable[[int, str], ToolCall | None] = lambda turn, call_id: None,
         preview: Callable[[Mapping[str, Any]], str] = lambda request: "",
         how_to_decide: Callable[[str], bool] = lambda approval: True,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.paper = paper
-        self._states, self._call, self._preview = states, call, preview
+        self._states, self._turns, self._call, self._preview = states, turns, call, preview
         self._how_to_decide, self._now = how_to_decide, now
         self._turn = -1
         self._flow: Flow | None = None
-        self._stream = ""
-        self._shown_answer = ""
-        self._paused = False
-        self._noted = ""
-        self._show = self._handlers()
+        self._stream = self._shown_answer = self._noted = ""
+        self._nodes = NodeLines(paper.fancy)
+        texts = NodeTexts(self._begin_flow, self._end_flow, lambda: self._flow, self._line, self._nodes.title)
+        told = (self._delta, self._reset, self._answer) if turns else (texts.delta, texts.reset, texts.finish)
+        self._show = self._handlers() | dict(zip(_OF_TEXT, told, strict=True))
 
     def _handlers(self) -> dict[str, Callable[[Event], None]]:
         return {
-            EventType.LLM_DELTA: self._delta,
-            EventType.STREAM_RESET: self._reset,
-            EventType.LLM_FINISH: self._answer,
             EventType.TOOL_RESULT: self._result,
             EventType.PROGRESS: self._progress,
             EventType.APPROVAL_REQUESTED: self._asked,
+            EventType.APPROVAL_CHANGED: self._changed,
             EventType.APPROVAL_DECIDED: self._decided,
             EventType.STATE: self._state,
             EventType.CONTROL: self._control,
@@ -64,6 +67,12 @@ class Timeline:
             EventType.MAX_ITERATIONS_REACHED: self._iterations,
             EventType.COMPRESSION_APPLIED: self._compressed,
             EventType.AGENT_FINISH: self._finish,
+            EventType.COMPENSATED: self._compensated,
+            EventType.GRAPH_ADMITTED: self._written,
+            EventType.GRAPH_REFUSED: self._written,
+            EventType.NODE_START: self._node,
+            EventType.NODE_RETRY: self._node,
+            EventType.NODE_END: self._node,
         }
 
     def begin(self, job: Mapping[str, Any]) -> None:
@@ -73,15 +82,18 @@ class Timeline:
             job: The job's row in the store.
         """
         self.paper.line(f"{job['job']}  {job['agent']}  {job['workdir']}", "bold", hang=2)
-        self.paper.line(f"task: {one_line(str(job['task']), 400)}", hang=6)
+        if job["task"]:
+            what = "task" if self._turns else "input"
+            self.paper.line(f"{what}: {one_line(str(job['task']), 400)}", hang=6)
 
     def feed(self, event: Event) -> None:
         """Write what an event tells."""
-        if event.turn > self._turn:
+        if self._turns and event.turn > self._turn:
             self._enter_turn(event)
         show = self._show.get(event.type)
         if show is not None:
-            self._noted = ""
+            if show not in (self._node, self._state):
+                self._catch_up()
             show(event)
         elif not event.is_known:
             self._line(f"{self._dot} {one_line(event.type, 60)}", "dim")
@@ -89,6 +101,7 @@ class Timeline:
 
     def waiting(self, reason: str) -> None:
         """Say why nothing happens: as a passing line at a terminal, else as a line when the reason has changed."""
+        self._catch_up(everything=True)
         if self.paper.live:
             self.paper.status(f"  {self.paper.glyph('…', '...')} {reason}")
         elif reason != self._noted and not self._flow:
@@ -96,7 +109,7 @@ class Timeline:
             self.paper.flush()
         self._noted = reason
 
-    def end(self, result: RunResult, seconds: float | None = None) -> None:
+    def end(self, result: RunResult | GraphResult, seconds: float | None = None) -> None:
         """Say how the job ended and what it used."""
         self._end_flow()
         paper = self.paper
@@ -106,7 +119,13 @@ class Timeline:
             why = f": {one_line(result.error.beside(result.status), 1_000)}" if result.error else ""
             word = "aborted" if result.status == "aborted" else "failed"
             paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", hang=2)
-        paper.line("  " + usage_line(result, seconds, paper.glyph(" · ", ", ")), "dim", hang=2)
+        if isinstance(result, GraphResult):
+            if seconds is not None:
+                paper.line("  " + duration(seconds), "dim")
+            if result.result is not None:
+                paper.verbatim(result_text(result.result))
+        else:
+            paper.line("  " + usage_line(result, seconds, paper.glyph(" · ", ", ")), "dim", hang=2)
         paper.flush()
 
     def interrupt(self) -> None:
@@ -192,8 +211,7 @@ class Timeline:
         call_id = str(event.data.get("tool_call_id", ""))
         call = self._call(event.turn, call_id)
         name = one_line(str(event.data.get("tool") or (call.name if call else "") or call_id), 60)
-        room = max(20, self.paper.columns() - len(name) - 30)
-        short = short_arguments(call.arguments, room) if call else ""
+        short = short_arguments(call.arguments, max(20, self.paper.columns() - len(name) - 30)) if call else ""
         return f"{name} {short}".rstrip()
 
     def _result(self, event: Event) -> None:
@@ -222,6 +240,10 @@ class Timeline:
         for text, style in approval_lines(event, request, self._preview(request), tell, self._now()):
             self._line(text, style, hang=4)
 
+    def _changed(self, event: Event) -> None:
+        text, style = changed_line(event, self._now())
+        self._line(text, style)
+
     def _decided(self, event: Event) -> None:
         text, style = decided_line(event)
         self._line(text, style)
@@ -244,8 +266,9 @@ class Timeline:
         self._line(f"! {one_line(str(event.data.get('message', '')), 300)}", "yellow")
 
     def _error(self, event: Event) -> None:
-        data = event.data
-        code, message = one_line(str(data.get("error", "")), 60), one_line(str(data.get("message", "")), 600)
+        if self._nodes.has_told(str(event.data.get("message", ""))):
+            return
+        code, message = (one_line(str(event.data.get(key, "")), 600) for key in ("error", "message"))
         self._line(f"! {code}: {message}", "red")
 
     def _iterations(self, event: Event) -> None:
@@ -255,18 +278,23 @@ class Timeline:
         before, after = event.data.get("messages_before"), event.data.get("messages_after")
         self._line(f"{self._dot} the conversation was shortened from {before} to {after} messages", "dim")
 
+    def _compensated(self, event: Event) -> None:
+        outcome = str(event.data.get("outcome", ""))
+        why = f": {one_line(str(event.data['message']), 300)}" if event.data.get("message") else ""
+        style = "yellow" if outcome == "undone" else "red"
+        told = {"failed": "could not be undone", "unknown": "may not be undone"}.get(outcome, one_line(outcome, 40))
+        self._line(f"{self._dot} {one_line(str(event.data.get('node', '')), 60)} {told}{why}", style)
 
-def usage_line(result: RunResult, seconds: float | None = None, between: str = " · ") -> str:
-    """Say in one line what a run used."""
-    usage = result.usage
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    parts = [
-        plural(result.recursion_stats.max_depth + 1, "turn"),
-        plural(usage.model_calls, "model call"),
-        plural(usage.tool_calls, "tool call"),
-        f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out",
-        f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown",
-    ]
-    if seconds is not None:
-        parts.append(duration(seconds))
-    return visible(between.join(parts))
+    def _node(self, event: Event) -> None:
+        for text, style, hang in self._nodes.feed(event):
+            self._line(text, style, hang)
+        if self.paper.live and (busy := self._nodes.under_way()):
+            self.paper.status(f"{self.paper.glyph('▸', '>')} {busy}")
+
+    def _catch_up(self, *, everything: bool = False) -> None:
+        for text, style, hang in self._nodes.catch_up(everything=everything):
+            self._line(text, style, hang)
+
+    def _written(self, event: Event) -> None:
+        node, child, why = (one_line(str(event.data.get(key, "")), 600) for key in ("node", "child", "message"))
+        self._line(f"{self._dot} {node}: {why or f'the written graph runs as {child}'}", "yellow" if why else "")

@@ -1,0 +1,90 @@
+"""``loom effects``: what a job's tools did to the world, and what became of it."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from loom_client.cli.failures import DONE, guarded
+from loom_client.cli.options import JobName, Json, StorePath, settings_of
+
+_COLOURS = {"settled": "green", "reconciled": "green", "compensated": "yellow", "under way": "cyan"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("effects", help="Show what a job's tools did to the world, and what became of it.")(effects)
+
+
+@guarded
+async def effects(
+    job: JobName,
+    as_json: Json = False,
+    state: Annotated[
+        str | None, typer.Option(help="Only those whose state begins so, such as unknown.", metavar="STATE")
+    ] = None,
+    store: StorePath = None,
+) -> int:
+    """Show effects."""
+    from loom_client.cli.opening import existing_store, find_job
+    from loom_client.effects import told_effects
+
+    with existing_store(settings_of(store=store)) as opened_store:
+        await find_job(opened_store, job)
+        rows = await opened_store.read(lambda tx: told_effects(tx, job))
+    rows = [row for row in rows if state is None or row["state"].startswith(state)]
+    if as_json:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+    else:
+        _show(rows)
+    return DONE
+
+
+def _show(rows: Iterable[Mapping[str, Any]]) -> None:
+    from loom_client.render.paper import paper_for
+    from loom_client.render.text import one_line
+    from loom_dsl.lookalike import revealed
+
+    paper, now, shown = paper_for(sys.stdout), time.time(), False
+    for row in rows:
+        shown = True
+        parts = (f"turn {row['turn'] + 1}", row["tool"], row["state"], row["call_id"])
+        paper.line(
+            "  ".join(revealed(one_line(part, 100)) for part in parts),
+            f"bold {_COLOURS.get(row['state'], 'red')}",
+            hang=2,
+        )
+        for text in _facts(row, now):
+            paper.line(f"    {revealed(one_line(text, 400))}", hang=6)
+    if not shown:
+        paper.line("no effects")
+    paper.flush()
+
+
+def _facts(row: Mapping[str, Any], now: float) -> Iterable[str]:
+    from loom_client.render.text import clock, plural
+
+    yield row["summary"] or f"{row['tool']}, whose arguments were not written down"
+    ended = f", {row['status']} {clock(row['settled_at'], now)}" if row["settled_at"] else ""
+    tries = f", {plural(row['attempts'], 'attempt')}" if row["attempts"] > 1 else ""
+    yield f"begun {clock(row['begun_at'], now)}{ended}{tries}; arguments {row['arguments_digest'][:12]}"
+    if row["approved_by"]:
+        yield f"approved by {row['approved_by']} ({row['approval_id']})"
+    if row["note"]:
+        yield row["note"]
+    if row["reconciled"]:
+        yield f"asked after a lost attempt, the tool said: {row['reconciled'].replace('_', ' ')}"
+    if row["undone"]:
+        yield _taken_back(row["undone"], now)
+
+
+def _taken_back(undone: Mapping[str, Any], now: float) -> str:
+    from loom_client.render.text import clock
+
+    what = {"settled": "taken back", "pending": "being taken back", "failed": "could not be taken back"}
+    told = what.get(undone["status"], "it is not known whether it was taken back,")
+    return f"{told} {clock(undone['begun_at'], now)}" + (f": {undone['note']}" if undone["note"] else "")

@@ -1,0 +1,65 @@
+"""What the ledger tells about a job's effects, put together with who approved them and what was taken back."""
+
+from dataclasses import asdict
+from typing import Any
+
+from loom_store.effects import undo_key
+from loom_store.rows import Effect
+from loom_store.transaction import Transaction
+
+_STATES = {
+    "settled": "settled",
+    "pending": "under way",
+    "failed": "failed",
+    "unknown": "unknown",
+    "cancelled": "cancelled",
+}
+_TAKEN = {
+    "settled": "compensated",
+    "pending": "{0}, being taken back",
+    "failed": "{0}, not taken back",
+    "unknown": "{0}, not known if taken back",
+}
+
+
+def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
+    """Give a job's effects in the order in which they were begun, as JSON.
+
+    Besides the ledger's fields each has `state` in words, `summary` as an approver saw it, `approved_by` (empty when
+    nobody was asked), `reconciled`, and `undone`: what came of taking it back, or None.
+    """
+    rows = tx.effects(job)
+    undoing = {row.key: row for row in rows}
+    asked = {(row["turn"], row["call_id"]): row for row in tx.approvals(job=job)}
+    keys = {undo_key(row) for row in rows}
+    found = []
+    for row in rows:
+        if row.key in keys:
+            continue
+        undone = undoing.get(undo_key(row))
+        approval = asked.get((row.turn, row.call_id))
+        found.append(
+            {
+                **{name: value for name, value in asdict(row).items() if name != "created"},
+                "state": _state(row, undone),
+                "summary": approval["summary"] if approval else row.summary,
+                "approved_by": (approval["by"] or "") if approval and approval["choice"] else "",
+                "approval_id": approval["id"] if approval else None,
+                "undone": _undone(undone),
+            }
+        )
+    return found
+
+
+def _state(row: Effect, undone: Effect | None) -> str:
+    state = _STATES[row.status]
+    if row.reconciled and row.status == "settled":
+        state = "reconciled"
+    return state if undone is None else _TAKEN.get(undone.status, "{0}").format(state)
+
+
+def _undone(row: Effect | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    names = ("status", "note", "attempts", "begun_at", "settled_at")
+    return {name: getattr(row, name) for name in names}

@@ -1,0 +1,58 @@
+"""The pages of links, in plain HTML. Everything in them is escaped, and look-alikes are made visible."""
+
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import HTMLResponse
+
+from loom_client.gateway.answers import SAFE, TITLES, Problem
+from loom_client.gateway.links import Link
+from loom_dsl.lookalike import revealed
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+</head><body><h1>{title}</h1>
+{body}
+</body></html>
+"""
+_FACTS = (("job", "Job"), ("tool", "Tool"), ("summary", "What"), ("reason", "Why it asks"), ("requester", "Who asks"))
+
+
+def question(link: Link, row: Mapping[str, Any]) -> HTMLResponse:
+    """Show what a link decides, with the button that does."""
+    facts = [(name, row[key]) for key, name in _FACTS if row.get(key)]
+    facts += [
+        (name, row["details"][key]) for key, name in (("risk", "Risk"), ("rule", "Rule")) if key in row["details"]
+    ]
+    facts += [("Decided by", link.by)]
+    lines = "".join(f"<dt>{_safe(name)}</dt><dd>{_safe(value)}</dd>\n" for name, value in facts)
+    parts = [f"<dl>\n{lines}</dl>"]
+    if row["content"] is not None:
+        text = json.dumps(row["content"], indent=2, ensure_ascii=False)
+        parts.append(f"<h2>Arguments</h2><pre>{_safe(text)}</pre>")
+    if row["preview"]:
+        parts.append(f"<h2>What it would change</h2><pre>{_safe(row['preview'])}</pre>")
+    parts.append(f'<form method="post"><button type="submit">{_safe(link.choice.capitalize())}</button></form>')
+    return _page(f"{link.choice.capitalize()} this?", "\n".join(parts), 200)
+
+
+def done(link: Link, answer: Mapping[str, str], status: int) -> HTMLResponse:
+    """Say what came of it."""
+    return _page(
+        "Sent" if status == 202 else "Recorded", f"<p>{_safe(link.choice)}: {_safe(answer['message'])}</p>", status
+    )
+
+
+def refused(found: Problem) -> HTMLResponse:
+    """Say why not."""
+    return _page(TITLES.get(found.status, "Refused"), f"<p>{_safe(found.message)}</p>", found.status)
+
+
+def _page(title: str, body: str, status: int) -> HTMLResponse:
+    return HTMLResponse(_PAGE.format(title=_safe(title), body=body), status, SAFE)
+
+
+def _safe(value: Any) -> str:
+    return html.escape(revealed(str(value)))

@@ -1,0 +1,61 @@
+"""Jobs that ended without the store being told: terminated on the server, or never started."""
+
+import time
+from datetime import datetime
+
+import temporalio.service
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+
+STARTING_SECONDS = 60.0
+"""How long a job that is written down may take to appear on the server."""
+_OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+def is_running(described: WorkflowExecutionDescription) -> bool:
+    """Whether the server counts a job as running."""
+    return described.status in _OPEN
+
+
+async def has_closed(client: Client, job: str) -> bool:
+    """Whether the server knows a job and says that it has ended; one that it does not know may be another server's."""
+    try:
+        return not is_running(await client.get_workflow_handle(job).describe())
+    except temporalio.service.RPCError as error:
+        if error.status is temporalio.service.RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+
+
+async def settle_lost(client: Client, store: Store, job: str) -> bool:
+    """Write down that a job has ended, if the server says so and nothing in the store does.
+
+    A job is lost to the store when it is terminated on the server, or its client died before it was started. What it
+    asked is withdrawn: nobody can decide it any more.
+
+    Returns:
+        Whether it had ended.
+    """
+    known = True
+    try:
+        if is_running(await client.get_workflow_handle(job).describe()):
+            return False
+    except temporalio.service.RPCError as error:
+        if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
+            return False
+        known = False
+    row = await store.read(lambda tx: tx.job(job))
+    if row is not None and row["ended_at"] is None:
+        started = datetime.fromisoformat(row["created_at"]).timestamp()
+        if not known and time.time() - started < STARTING_SECONDS:
+            return False
+        await store.write(lambda tx: tx.update_job(job, status="failed", ended_at=time.time()))
+    await store.write(lambda tx: _withdraw(tx, job))
+    return True
+
+
+def _withdraw(tx: Transaction, job: str) -> None:
+    for row in tx.approvals(status="pending", job=job):
+        tx.decide_approval(row["id"], "cancelled", "cancelled", message="the job has ended")

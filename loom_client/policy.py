@@ -1,0 +1,244 @@
+"""What would be decided about a call, without running anything, and where the deciding rule is written."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from activities.policy_layers import POLICY_VARIABLE, ask_function, deployment_policy, project_policy
+from activities.registry import ToolRegistry
+from activities.shell_parser import read_command
+from activities.workspace import Workspace
+from loom_client.project.validate import read_document
+from loom_dsl.agent import Agent, call_name, read_agent
+from loom_dsl.document import Document, load_document, validate_model
+from loom_dsl.errors import LoomError, UserError
+from loom_dsl.permission_function import PermissionRequest
+from loom_dsl.permission_lists import Mode, Permissions
+from loom_dsl.permission_rules import COMMAND_TOOLS
+from loom_dsl.permission_traits import ADDRESS_ARGUMENTS, COMMAND_ARGUMENTS
+from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide, traits_of
+from loom_dsl.policy import PROJECT_POLICY
+from loom_dsl.tools import Tool
+from loom_dsl.validation import suggest
+
+_CALL = re.compile(r"([A-Za-z0-9_-]+)(?:\((.*)\))?", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A decision and its place.
+
+    Attributes:
+        call: The call, as it was asked about.
+        verdict: What would be decided.
+        file: Where the deciding rule is written; empty: it is built in.
+        line: Its line, from 1; 0: none.
+    """
+
+    call: str
+    verdict: Verdict
+    file: str = ""
+    line: int = 0
+
+    @property
+    def place(self) -> str:
+        """The file and the line, as editors take them."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    def to_json(self) -> dict[str, Any]:
+        """Give everything as JSON data."""
+        return {"call": self.call, **self.verdict.model_dump(), "file": self.file, "line": self.line}
+
+
+class PolicyView:
+    """The policies of an agent's or a graph's file, with those around it.
+
+    Args:
+        file: The agent's file, or a graph's.
+        policy: The deployment's policy; None: that of the environment's LOOM_POLICY, if any.
+        workdir: Where the job would work; its project's policy counts.
+        mode: In place of the file's mode.
+        tools: Modules of the user's to load, for their tools and the function that decides.
+
+    Raises:
+        UserError: One of the files is wrong; says where.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        policy: Path | None = None,
+        workdir: Path | None = None,
+        mode: Mode | None = None,
+        tools: Sequence[str] = (),
+    ) -> None:
+        self._document = load_document(read_document(file), str(file), kinds=("agent", "graph"))
+        self.name, written, self._tools = _subject(self._document)
+        self._permissions = written if mode is None else written.model_copy(update={"mode": mode})
+        if tools and os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        self._registry = ToolRegistry.load(modules=list(tools))
+        self._workdir = (workdir or Path.cwd()).resolve()
+        self._layers: list[PolicyLayer] = []
+        self._documents = {"agent": self._document}
+        self._add_layers({POLICY_VARIABLE: str(policy)} if policy is not None else os.environ)
+
+    def _add_layers(self, environment: Any) -> None:
+        deployment, project = deployment_policy(environment), project_policy(self._workdir)
+        if deployment is not None:
+            self._layers.append(deployment.layer(deployment=True))
+            place = Path(environment[POLICY_VARIABLE]).expanduser()
+            self._documents["deployment"] = load_document(place.read_bytes(), str(place), kinds=("policy",))
+        if project is not None:
+            self._layers.append(project.layer(deployment=False))
+            text = (self._workdir / PROJECT_POLICY).read_bytes()
+            self._documents["project"] = load_document(text, str(self._workdir / PROJECT_POLICY), kinds=("policy",))
+
+    async def explain(self, call: str) -> Explained:
+        """Decide about a call such as ``execute_bash(git push)``, ``write_file(a.md)``, ``order({"item": "loom"})``.
+
+        Raises:
+            UserError: The call cannot be read, or a module is missing that the function is in.
+        """
+        name, specifier = parse_call(call)
+        reference = next((known for known in self._tools if call_name(known) == name), None)
+        if reference is None and self._tools is not None and not name.startswith("mcp__"):
+            hint = suggest(name, map(call_name, self._tools))
+            reason = f"{self.name} has no tool {name!r}{f'; {hint}' if hint else ''}"
+            verdict = Verdict(decision="deny", rule="tools", layer="built-in", reason=reason)
+            return self._placed(call, verdict)
+        tool = self._tool(name, reference or name)
+        arguments = arguments_of(tool, specifier)
+        traits = self._traits(tool, reference or name, arguments)
+        answer = None
+        if self._permissions.function is not None:
+            request = PermissionRequest.of(traits, arguments, agent=self.name, job="")
+            answer = await ask_function(self._registry, self._permissions.function, request)
+        return self._placed(call, decide(self._permissions, traits, arguments, layers=self._layers, answer=answer))
+
+    def _tool(self, name: str, reference: str) -> Tool:
+        try:
+            return self._registry.resolve(reference)
+        except LoomError:
+            if ":" in reference and reference.partition(":")[0] in self._registry.modules:
+                raise
+        return Tool(name=name, description="", parameters=_any_parameters(name), function=_nothing)
+
+    def _traits(self, tool: Tool, reference: str, arguments: dict[str, Any]) -> ToolTraits:
+        with Workspace(self._workdir) as workspace:
+            return traits_of(
+                tool,
+                arguments,
+                builtin=self._registry.is_builtin(reference) or reference in COMMAND_TOOLS | ADDRESS_ARGUMENTS.keys(),
+                working_dir=str(self._workdir),
+                real_path=workspace.real_path,
+                reference=reference if ":" in reference else "",
+                read_command=read_command,
+            )
+
+    def _placed(self, call: str, verdict: Verdict) -> Explained:
+        found = Explained(call, verdict)
+        layer = {"mode": "agent", "function": "agent", "switched off": "agent", "default": "agent"}.get(
+            verdict.layer, verdict.layer
+        )
+        document = self._documents.get(layer)
+        path = rule_path(document, verdict) if document is not None else None
+        if document is None or path is None:
+            return replace(found, file=document.source if document is not None else "")
+        line, _ = document.position(path, key=not isinstance(path[-1], int))
+        return replace(found, file=document.source, line=line)
+
+
+def parse_call(call: str) -> tuple[str, str | None]:
+    """Split ``Tool(specifier)``.
+
+    Raises:
+        UserError: It is written in another way.
+    """
+    found = _CALL.fullmatch(call.strip())
+    if not found:
+        raise UserError(f"{call!r} is not a call; write TOOL or TOOL(…), such as 'execute_bash(git push --force)'")
+    return found[1], found[2]
+
+
+def arguments_of(tool: Tool, specifier: str | None) -> dict[str, Any]:
+    """Make the arguments of a call of what stands in its parentheses.
+
+    Args:
+        tool: The tool.
+        specifier: A JSON object; ``name=value``; or the value of the argument that rules are about: a command, an
+            address or a path.
+
+    Raises:
+        UserError: It is no object, or the tool has no argument that rules are about.
+    """
+    if specifier is None:
+        return {}
+    known = tool.parameters.get("properties", {})
+    if specifier.lstrip().startswith("{"):
+        try:
+            value = json.loads(specifier)
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            return value
+    if command := tool.command_argument or COMMAND_ARGUMENTS.get(tool.name):
+        return {command: specifier}
+    if address := tool.address_argument or ADDRESS_ARGUMENTS.get(tool.name):
+        host = specifier.removeprefix("domain:")
+        return {address: host if "://" in host else f"https://{host}/"}
+    if (named := _NAMED.fullmatch(specifier)) and (named[1] in known or not tool.path_arguments):
+        return {named[1]: named[2]}
+    if tool.path_arguments:
+        first = tool.path_arguments[0]
+        many = known.get(first, {}).get("type") == "array"
+        return {first: [specifier] if many else specifier}
+    raise UserError(f'{tool.name}({specifier}): write its arguments as JSON, such as {tool.name}({{"name": "value"}})')
+
+
+def rule_path(document: Document, verdict: Verdict) -> tuple[str | int, ...] | None:
+    """Find where a document writes the rule that decided."""
+    written = document.data.get("permissions") if isinstance(document.data, dict) else None
+    if not isinstance(written, dict):
+        return None
+    rule = verdict.rule.split(" + ")[0]
+    lists: list[tuple[str | int, ...]] = [
+        ("permissions", key, index)
+        for key in (verdict.decision, "deny", "ask", "allow")
+        for index, text in enumerate(written[key] if isinstance(written.get(key), list) else [])
+        if text == rule
+    ]
+    field = "function" if verdict.layer == "function" else rule.partition(":")[0]
+    fields: list[tuple[str | int, ...]] = [("permissions", key) for key in (rule, field) if key in written]
+    return next(iter([*lists, *fields]), None)
+
+
+def _subject(document: Document) -> tuple[str, Permissions, tuple[str, ...]]:
+    """Give the name, the permissions and the tools of an agent's or a graph's file."""
+    if document.data["kind"] == "agent":
+        agent: Agent = read_agent(document, os.environ)
+        return f"agent {agent.name}", agent.permissions, agent.tools
+    part = document.part(("permissions",)) if "permissions" in document.data else None
+    nodes = document.data.get("nodes")
+    tools = [node["tool"] for node in nodes.values() if "tool" in node] if isinstance(nodes, dict) else []
+    return (
+        f"graph {document.data.get('name')}",
+        validate_model(part, Permissions) if part else Permissions(),
+        tuple(tools),
+    )
+
+
+def _nothing(**_: object) -> None:
+    """Stand in for a tool that is not here: it is looked at and never called."""
+
+
+def _any_parameters(name: str) -> dict[str, Any]:
+    argument = COMMAND_ARGUMENTS.get(name) or ADDRESS_ARGUMENTS.get(name)
+    return {"type": "object", "properties": {argument: {"type": "string"}} if argument else {}}

@@ -1,0 +1,216 @@
+"""A job that is about to start: what it is, how it is written down, and what its first turn begins with."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from activities.firing import origin_of
+from loom_dsl.agent import Agent, call_name
+from loom_dsl.canonical import canonical_json
+from loom_dsl.errors import ConflictError, DocumentError, JobExists, NotFoundError, UserError
+from loom_dsl.messages import PROJECT_CONTEXT, RUNTIME_DATA
+from loom_dsl.plan import Plan
+from loom_dsl.run import RunInput, allowed_tools, effective_limits, unknown_tools
+from loom_dsl.turn import TurnState, turn_id
+from loom_store.rows import NewEntry
+from loom_store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job that is about to start."""
+
+    job: str
+    session: str
+    plan: Plan
+    agent: Agent
+    run: RunInput
+    workdir: str
+    turn_state: TurnState | None
+    steps: int | None
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written down of a job before it starts.
+
+    Attributes:
+        entries: How many entries its session has.
+        origin: Names this job of this store: another store's job of the same id has another one.
+    """
+
+    entries: int
+    origin: str
+
+
+def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: str) -> Written:
+    """Write the job, its session and its first messages, all or nothing."""
+    if not start.run.auto_create_session and not tx.session_exists(start.session):
+        raise NotFoundError(f"there is no session {start.session!r}; create it, or allow it to be created")
+    text = " ".join(str(m.get("content") or "") for m in start.run.input_messages)
+    write_job(tx, start, name=start.agent.name, task=text, place=(namespace, task_queue))
+    tx.acquire_lease(start.session, start.job)
+    entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
+    if start.context:
+        note = {"note": PROJECT_CONTEXT}
+        entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))
+    if start.run.runtime_init_data:
+        data = canonical_json(start.run.runtime_init_data)
+        entries.insert(0, NewEntry(kind="note", head={"note": RUNTIME_DATA}, content=data, job=start.job, turn=0))
+    end = tx.append_entries(start.session, f"{start.job}/input", entries).end
+    return Written(end, origin_of(tx, start.job))
+
+
+class Starting(Protocol):
+    """What the jobs of agents and of graphs have in common before they start."""
+
+    @property
+    def job(self) -> str:
+        """The job's id."""
+
+    @property
+    def session(self) -> str:
+        """The session's."""
+
+    @property
+    def plan(self) -> Plan:
+        """What the job runs."""
+
+    @property
+    def workdir(self) -> str:
+        """Absolute path of the directory that file tools are confined to."""
+
+
+def write_job(
+    tx: Transaction,
+    start: Starting,
+    *,
+    name: str,
+    task: str,
+    place: tuple[str, str],
+    words: Mapping[str, str] | None = None,
+) -> None:
+    """Write a job's row, its plan and its session. The same job again changes nothing.
+
+    Args:
+        tx: The transaction.
+        start: The job.
+        name: The agent's or the graph's.
+        task: What lists show of what it is to do.
+        place: Namespace and task queue.
+        words: What fields of a job are called where they have another name for the user.
+
+    Raises:
+        ConflictError: The job has ended.
+        JobExists: The id stands for another job; says what differs.
+    """
+    tx.put_blob(start.plan.text.encode())
+    row = tx.job(start.job)
+    if row is not None and row["ended_at"] is not None:
+        raise ConflictError(f"job {start.job!r} has ended ({row['status']}); take another id")
+    tx.create_session(start.session, job=start.job)
+    try:
+        tx.create_job(
+            start.job,
+            session=start.session,
+            agent=name,
+            plan=start.plan.hash,
+            task=task,
+            workdir=start.workdir,
+            namespace=place[0],
+            task_queue=place[1],
+            created_at=time.time(),
+        )
+    except JobExists as error:
+        known = {"task_queue": "task queue", "workdir": "working directory", **(words or {})}
+        differs = tuple(known.get(field, field) for field in error.differs)
+        raise JobExists(
+            f"job {start.job!r} exists already with another {', '.join(differs)}; take another id", differs
+        ) from None
+
+
+def first_turn(start: Submission, entries: int) -> TurnState:
+    """Give the state that the job begins with."""
+    metadata: dict[str, Any] = {}
+    if start.run.context:
+        metadata["correlation_id"] = start.run.context.correlation_id
+    first = TurnState.initial(
+        start.job,
+        max_iterations=start.agent.limits.max_iterations,
+        session_id=start.session,
+        entries=entries,
+        metadata=metadata,
+    )
+    given = start.turn_state
+    if given is None:
+        return first
+    changes = {
+        "turn_counter": given.turn_counter,
+        "turn_id": turn_id(start.job, given.turn_counter),
+        "parent_turn_id": given.parent_turn_id,
+        "max_iterations": given.max_iterations,
+        "metadata": {**given.metadata, **metadata},
+    }
+    return first.model_copy(update=changes)
+
+
+def working_directory(path: str | Path) -> Path:
+    """Give the absolute path of a directory.
+
+    Raises:
+        UserError: It is not one.
+    """
+    place = Path(path).expanduser().resolve()
+    if not place.is_dir():
+        raise UserError(f"the working directory {place} does not exist")
+    return place
+
+
+def merge(agent: Agent, run: RunInput) -> Agent:
+    """Put what a run says over what the agent's definition says.
+
+    Raises:
+        UserError: The run names a tool that the agent does not have.
+    """
+    wrong = unknown_tools(agent, run)
+    if wrong:
+        raise UserError("; ".join(wrong))
+    changes: dict[str, Any] = {
+        "limits": effective_limits(agent, run),
+        "tools": allowed_tools(run.tool_policy, run, agent),
+    }
+    if run.system_prompt_override is not None:
+        changes["instructions"] = run.system_prompt_override
+    if run.tool_policy.require_approval_by_default and agent.permissions.default in (None, "allow"):
+        changes["permissions"] = agent.permissions.model_copy(update={"default": "ask"})
+    return agent.model_copy(update=changes)
+
+
+def check_tools(agent: Agent, resolve: Callable[[str], object]) -> None:
+    """Look every tool of an agent up, so that a mistake is told before anything starts.
+
+    Raises:
+        DocumentError: A tool cannot be found or is not declared well; it carries every finding.
+    """
+    from loom_dsl.diagnostic import Diagnostic
+    from loom_dsl.errors import LoomError
+
+    findings = []
+    for reference in agent.tools:
+        try:
+            resolve(reference)
+        except LoomError as error:
+            findings.append(Diagnostic("L150", f"tool `{call_name(reference)}`: {error.message}"))
+    if findings:
+        raise DocumentError(findings)
+
+
+def _entry(job: str, message: Mapping[str, Any]) -> NewEntry:
+    content = message.get("content")
+    if isinstance(content, str):
+        head = {key: value for key, value in message.items() if key != "content"}
+        return NewEntry(kind="message", head=head, content=content, job=job, turn=0)
+    return NewEntry(kind="message", head=dict(message), job=job, turn=0)
