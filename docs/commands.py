@@ -15,7 +15,16 @@ SHARED = ("address", "namespace", "task_queue", "store")
 def commands() -> str:
     """Describe every command: how it is called, what it does, its options."""
     group: Any = typer.main.get_command(build())
-    return "\n\n".join(_command(name, command) for name, command in group.commands.items())
+    return "\n\n".join(_command(name, command) for name, command in _all(group))
+
+
+def _all(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Give every command by its name, those of a group under theirs."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _all(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _command(name: str, command: Any) -> str:

@@ -1,32 +1,41 @@
 """Write the generated pictures into the documentation: ``python docs/pictures.py [--check] [FILE…]``.
 
 A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states`` or that of a
-shipped graph. With ``--check`` nothing is written, and the status is 1 when a file is not up to date.
+shipped graph, or ``text:`` and that of one, for the picture as a terminal shows it. With ``--check`` nothing is
+written, and the status is 1 when a file is not up to date.
 """
 
+import io
 import re
 import sys
 from pathlib import Path
 
+from loom_client.render import Paper
+from loom_client.render.flowchart import draw
 from loom_dsl import states
 from loom_dsl.draw import mermaid
 from loom_dsl.library import shipped
+from loom_dsl.plan import Plan
 
 PLACE = re.compile(r"(<!-- picture: (?P<name>\S+) -->\n).*?(<!-- end of picture -->)", re.DOTALL)
 
 
 def drawn(text: str) -> str:
     """Give a document's text with its pictures as they are now."""
-    return PLACE.sub(lambda found: f"{found[1]}```mermaid\n{_picture(found['name'])}```\n{found[3]}", text)
+    return PLACE.sub(lambda found: f"{found[1]}{_picture(found['name'])}```\n{found[3]}", text)
 
 
 def _picture(name: str) -> str:
-    return states.mermaid() if name == "states" else mermaid(shipped(name))
+    if name.startswith("text:"):
+        graph, out = shipped(name.removeprefix("text:")), io.StringIO()
+        draw(Paper(out, columns=lambda: 100), Plan(graph.name, {graph.name: graph}, {}))
+        return f"```text\n{out.getvalue()}"
+    return f"```mermaid\n{states.mermaid() if name == 'states' else mermaid(shipped(name))}"
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite, or check, the named files; by default every Markdown file beside this one."""
-    files = [Path(name) for name in arguments if name != "--check"] or sorted(Path(__file__).parent.glob("*.md"))
+    """Rewrite, or check, the named files; by default every Markdown file of the documentation."""
+    files = [Path(name) for name in arguments if name != "--check"] or sorted(Path(__file__).parent.rglob("*.md"))
     status = 0
     for file in files:
         before = file.read_text(encoding="utf-8")

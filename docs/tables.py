@@ -4,17 +4,16 @@ A table stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; `
 nothing is written, and the status is 1 when a file is not up to date.
 """
 
-import ast
 import inspect
 import json
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from commands import commands
+from patterns import pattern_list, pattern_rows
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
@@ -22,28 +21,43 @@ from pydantic_core import PydanticUndefined
 from activities.builtin import BUILTIN_TOOLS
 from loom_client.settings import Settings
 from loom_dsl import errors
-from loom_dsl.agent import Agent, Approvals, Limits
+from loom_dsl.agent import Agent, Limits
 from loom_dsl.approval import Control, Decision
+from loom_dsl.approval_policy import Approvals, Escalation
+from loom_dsl.approver_key import ApproverKey
+from loom_dsl.docstrings import field_docstrings
 from loom_dsl.duration import format_duration
+from loom_dsl.error_codes import ENGINE_CODES
 from loom_dsl.events import FIELDS, EventType, kind_of
-from loom_dsl.graph import (
-    Activity,
+from loom_dsl.graph import Defaults, Graph, InputField, StateField
+from loom_dsl.nodes import NODE_KINDS
+from loom_dsl.nodes_flow import (
     ApprovalSpec,
-    Barrier,
-    Deadline,
-    Edge,
+    Cancel,
+    End,
+    EventSpec,
     FailSpec,
-    Graph,
-    MapSpec,
-    Next,
-    Node,
+    JoinSpec,
+    Race,
     RecurseSpec,
-    Retry,
+    Set,
+    TimerSpec,
 )
-from loom_dsl.permissions import Permissions
+from loom_dsl.nodes_work import Activity, AgentNode, Barrier, LlmSpec, LoopSpec, MapSpec, Open, Subgraph
+from loom_dsl.nodes_work import Tool as ToolNode
+from loom_dsl.parts import Compensation, Deadline, Edge, Next, Node, Retry
+from loom_dsl.permission_lists import Permissions
+from loom_dsl.policy import Policy
+from loom_dsl.roles import Role
 from loom_dsl.run import LoopLimits, RunInput, RunResult, RunUsage, ToolPolicy
+from loom_dsl.scenario import MockedDecision, MockedError, MockedResult, Scenario, ScenarioCase, SentEvent, Steered
+from loom_dsl.scenario_expected import Expected, ExpectedEvent, ExpectedFailure
+from loom_dsl.scope import RUN
 from loom_dsl.script import Case, Failure, Script, ScriptedCall, ScriptedUsage, Step, When
+from loom_dsl.signature import Signature
 from loom_dsl.tools import Tool, ToolContext
+from loom_dsl.webhooks import DeliveryRetry, Endpoint, WebhookSettings
+from loom_dsl.written import Allow, Written
 
 PLACE = re.compile(r"(<!-- table: (?P<name>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 Rows = Iterator[Sequence[str]]
@@ -69,20 +83,6 @@ def code(value: object) -> str:
 # -- models of documents and messages --------------------------------------------------------------
 
 
-def docstrings(cls: type) -> dict[str, str]:
-    """Give the docstring below each attribute of a class, the bases' included."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if base.__module__.startswith("loom_"):
-            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-            assert isinstance(body, ast.ClassDef)
-            for field, text in zip(body.body, body.body[1:], strict=False):
-                match field, text:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
-                        found[name] = " ".join(meaning.replace("``", "`").split())
-    return found
-
-
 class _Schema(GenerateJsonSchema):
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
         return {}  # a function in a context, which no document holds
@@ -104,58 +104,24 @@ def fields(*models: type[BaseModel]) -> Callable[[], str]:
 
 def _field_rows(model: type[BaseModel]) -> Rows:
     schema = model.model_json_schema(by_alias=True, schema_generator=_Schema)
-    meanings = {**docstrings(model), **EXTRA.get(model.__name__, {})}
+    meanings = {**field_docstrings(model), **EXTRA.get(model.__name__, {})}
     inherited = Node.model_fields if issubclass(model, Node) and model is not Node else ()
     for name, field in model.model_fields.items():
         if name in inherited:
             continue
         shown = field.alias or name
+        if shown not in schema["properties"]:  # Loom writes it itself
+            continue
         kind = _type(schema["properties"].get(shown, {}), schema.get("$defs", {}))
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True), kind)
         yield code(shown), kind, default, meanings.get(name, "")
 
 
 EXTRA: dict[str, dict[str, str]] = {
-    "Agent": {
-        "name": "Lower-case letters, digits, `-` and `_`, at most 64.",
-        "model": "The model's name, `provider:model`, or `${env:NAME}`.",
-        "instructions": "What the model is told first.",
-        "permissions": "What may run, what asks, what may not run.",
-        "limits": "How far a job may go.",
-        "approvals": "What happens to a question that nobody answers.",
-        "recurse": "When a turn is a temporal run of its own.",
-    },
-    "Limits": {
-        "max_tool_calls": "Tool calls in the whole job.",
-        "max_cost_usd": "US dollars, by the public price list; a model that it does not have costs 0.",
-        "max_context_tokens": "Tokens that a model call may be given.",
-    },
-    "Approvals": {"expires": "How long to wait.", "on_expiry": "What counts then; `halt` fails the job."},
-    "Permissions": {
-        "allow": "Rules of calls that run.",
-        "ask": "Rules of calls that wait for an approval.",
-        "deny": "Rules of calls that are refused.",
-    },
-    "Graph": {"kind": "What the document is."},
-    "FailSpec": {"code": "Code of the job's error.", "message": "What people read.", "details": "More, as data."},
-    "Script": {
-        "loom": "Version of the format.",
-        "kind": "What the document is.",
-        "name": "The script's name.",
-        "description": "For people.",
-    },
-    "Step": {"calls": "Tool calls that the answer asks for.", "fail": "An HTTP error in place of the answer."},
-    "ScriptedUsage": {
-        "prompt": "Tokens of the request.",
-        "completion": "Tokens of the answer.",
-        "cached": "The part of `prompt` that came from a cache.",
-    },
-    "Failure": {"status": "The HTTP status.", "message": "The error's message.", "headers": "More headers."},
-    "Case": {"when": "Which conversations.", "steps": "Their answers.", "otherwise": "When the steps have run out."},
     "RunInput": {
         "tool_policy": "How this run may use tools.",
         "loop_limits": "Limits of this run.",
-        "runtime_init_data": "Kept with the input; no tool of this release reads it.",
+        "runtime_init_data": "For tools that say `requires_runtime`; kept in the session, read by no model.",
         "runtime_hints": "Kept with the input; nothing of this release reads it.",
         "context": "Working directory and correlation id.",
     },
@@ -186,7 +152,8 @@ EXTRA: dict[str, dict[str, str]] = {
 
 def _type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "$ref" in schema:
-        return schema["$ref"].rpartition("/")[2]
+        name = schema["$ref"].rpartition("/")[2]
+        return _type(definitions[name], definitions) if "enum" in definitions.get(name, {}) else name
     if "const" in schema:
         return code(json.dumps(schema["const"]).strip('"'))
     if "enum" in schema:
@@ -249,25 +216,56 @@ def _settings() -> Rows:
     for name, field in Settings.model_fields.items():
         default = {"address": "127.0.0.1:7233", "namespace": "default"}.get(name, field.default)
         shown = "see below" if name == "store" else code(default)
-        yield f"`LOOM_{name.upper()}`{also.get(name, '')}", shown, docstrings(Settings)[name]
+        yield f"`LOOM_{name.upper()}`{also.get(name, '')}", shown, field_docstrings(Settings)[name]
 
 
 def _tools() -> Rows:
     for made in BUILTIN_TOOLS:
-        arguments = ", ".join(code(name) for name in made.parameters.get("properties", {}))
+        said = made.description.split("\n\n")[0].split(". ")[0].rstrip(".") + "."
         asks = "runs" if made.read_only else "asks"
-        yield code(made.name), made.description.split("\n\n")[0].split(". ")[0].rstrip(".") + ".", arguments, asks
+        yes = "yes" if made.read_only else "no"
+        yield code(made.name), said, str(made.risk), yes, asks, format_duration(made.timeout)
+
+
+def _tool_arguments() -> Rows:
+    for made in BUILTIN_TOOLS:
+        definitions, required = made.parameters.get("$defs", {}), made.parameters.get("required", ())
+        for name, schema in made.parameters["properties"].items():
+            default = (
+                "required" if name in required else code(json.dumps(schema["default"])) if "default" in schema else ""
+            )
+            yield code(made.name), code(name), _type(schema, definitions), default, schema.get("description", "")
+
+
+def _kinds() -> Rows:
+    for kind, model in NODE_KINDS.items():
+        about = " ".join((model.__doc__ or "").split("\n\n")[0].replace("``", "`").split())
+        own = _type(
+            model.model_json_schema(by_alias=True, schema_generator=_Schema)["properties"].get(kind, {}),
+            model.model_json_schema(by_alias=True, schema_generator=_Schema).get("$defs", {}),
+        )
+        yield code(kind), about, own
 
 
 EVENT_HEAD = ("type", "kind", "data, at least")
 ERROR_HEAD = ("code", "class", "meaning", "engine retries", "model may retry", "exit code")
 TABLES: dict[str, Callable[[], str]] = {
-    "agent": fields(Agent, Permissions, Limits, Approvals),
+    "agent": fields(Agent, Permissions, Limits, Approvals, Escalation),
     "graph": fields(
-        *(Graph, Node, Edge, Next, Deadline, Activity, Retry, MapSpec, Barrier, ApprovalSpec, RecurseSpec, FailSpec)
+        *(Graph, InputField, StateField, Defaults, Node, Edge, Next, Deadline, Compensation, Retry),
+        *(Activity, ToolNode, AgentNode, LlmSpec, ApprovalSpec, EventSpec, TimerSpec, JoinSpec, MapSpec, Barrier, Open),
+        *(LoopSpec, Subgraph, Written, Allow, Race, Set, Cancel, End, FailSpec, RecurseSpec),
+    ),
+    "node-kinds": lambda: table(("kind", "what it does", "its value"), _kinds()),
+    "scenario": fields(
+        *(Scenario, ScenarioCase, MockedResult, MockedError, MockedDecision, SentEvent, Steered),
+        *(Expected, ExpectedFailure, ExpectedEvent),
     ),
     "script": fields(Script, Step, ScriptedCall, ScriptedUsage, Failure, Case, When),
-    "decision": fields(Decision),
+    "policy": fields(Policy),
+    "role": fields(Role),
+    "decision": fields(Decision, Signature),
+    "approver-key": fields(ApproverKey),
     "control": fields(Control),
     "run-input": fields(RunInput, LoopLimits, ToolPolicy),
     "run-result": fields(RunResult, RunUsage),
@@ -276,14 +274,22 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "events": lambda: table(EVENT_HEAD, _events()),
     "errors": lambda: table(ERROR_HEAD, _errors()),
+    "engine-codes": lambda: table(("code", "meaning"), [(f"`{code}`", what) for code, what in ENGINE_CODES.items()]),
+    "run-names": lambda: table(("name", "what it is"), [(f"`run.{name}`", what) for name, what in RUN.items()]),
+    "webhooks": fields(WebhookSettings, Endpoint, DeliveryRetry),
     "settings": lambda: table(("variable", "default", "meaning"), _settings()),
-    "tools": lambda: table(("tool", "what it does", "arguments", "without a rule"), _tools()),
+    "pattern-list": pattern_list,
+    "patterns": lambda: table(("no.", "pattern", "what it means", "said with"), pattern_rows()),
+    "tools": lambda: table(("tool", "what it does", "risk", "only reads", "without a rule", "time"), _tools()),
+    "tool-arguments": lambda: table(("tool", "argument", "type", "default", "meaning"), _tool_arguments()),
 }
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite, or check, the named files; by default every Markdown file below this directory."""
-    files = [Path(name) for name in arguments if name != "--check"] or sorted(Path(__file__).parent.rglob("*.md"))
+    """Rewrite, or check, the named files; by default the README and every Markdown file below this directory."""
+    here = Path(__file__).parent
+    default = [here.parent / "README.md", *sorted(here.rglob("*.md"))]
+    files = [Path(name) for name in arguments if name != "--check"] or default
     status = 0
     for file in files:
         before = file.read_text(encoding="utf-8")
