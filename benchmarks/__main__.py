@@ -10,14 +10,21 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import starting, weight
+from benchmarks import calls, confinement, graphs, language, policy, starting, waiting, weight
 from benchmarks.report import RESULTS, Table, machine, stamp, write
 from benchmarks.speed import LANES, enter, run_lane
 from benchmarks.stand import Contestant, Stand
 from benchmarks.workload import script
 
 Run = Callable[[Stand], Awaitable[Table]]
-NAMES = (*LANES, "start", "bytes", "memory", "model-call")
+Alone = Callable[..., Table]
+ALONE: dict[str, Alone] = {
+    "language": language.measure_language,
+    "policy": policy.measure_policy,
+    "confinement": confinement.measure_confinement,
+}
+"""What needs no server."""
+NAMES = (*LANES, "pipeline", "nodes", "graphs", "start", "bytes", "memory", "approvals", *ALONE, "model-call")
 
 
 class Bench:
@@ -29,7 +36,8 @@ class Bench:
 
     async def run(self, folder: Path) -> None:
         """Measure everything; what was measured before a failure is written too."""
-        workloads = [w for lane in LANES.values() for w in lane.workloads] + weight.WORKLOADS + starting.WORKLOADS
+        workloads = [w for lane in LANES.values() for w in lane.workloads]
+        workloads += [w for part in (weight, starting, calls, waiting) for w in part.WORKLOADS]
         text = script(workloads)
         for stock in (False, True):
             lanes = [name for name in self._names if name in LANES and LANES[name].stock is stock]
@@ -37,14 +45,21 @@ class Bench:
                 async with Stand(folder / ("stock" if stock else "tuned"), text, stock=stock) as stand:
                     await self._race(stand, lanes)
         others: dict[str, Run] = {
+            "pipeline": lambda stand: calls.measure_calls(stand, quick=self._quick),
+            "nodes": lambda stand: graphs.measure_nodes(stand, quick=self._quick),
+            "graphs": lambda stand: graphs.measure_graphs(stand, full=self._full, quick=self._quick),
             "start": lambda stand: starting.measure_starts(stand, quick=self._quick),
             "bytes": lambda stand: weight.weigh_bytes(stand, full=self._full),
             "memory": lambda stand: weight.weigh_memory(stand, full=self._full),
+            "approvals": lambda stand: waiting.measure_waiting(stand, quick=self._quick),
         }
         for name in self._names:
             if name in others:
                 async with Stand(folder / name, text) as stand:
                     await self._add(name, others[name](stand))
+        for name in self._names:
+            if name in ALONE:
+                await self._add(name, asyncio.to_thread(ALONE[name], quick=self._quick))
         if "model-call" in self._names:
             await self._add("model-call", asyncio.to_thread(_model_call, self._quick))
 

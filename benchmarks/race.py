@@ -5,11 +5,29 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import psutil
 
-from benchmarks.stand import Contestant
 from benchmarks.workload import Workload
+
+
+class Racer(Protocol):
+    """Somebody who does jobs.
+
+    Attributes:
+        name: What tells it from the others.
+        pid: The process that does the work.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    async def run(self, workload: Workload) -> None:
+        """Do one job."""
 
 
 @dataclass(slots=True)
@@ -36,7 +54,7 @@ class Times:
 
 
 async def race(
-    contestants: Sequence[Contestant], workload: Workload, rounds: int, *, server: int, at_once: int = 1
+    contestants: Sequence[Racer], workload: Workload, rounds: int, *, server: int, at_once: int = 1
 ) -> dict[str, Times]:
     """Let every contestant do the same job, round after round, in an order that turns.
 

@@ -8,8 +8,11 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -52,11 +55,15 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
 async def serve_loop(address: str, queue: str) -> None:
     """Serve the hand-written workflow with a worker as the SDK makes it."""
     from benchmarks.loop import Steps
-    from benchmarks.loop_workflow import LoopWorkflow
+    from benchmarks.loop_workflow import ChainWorkflow, GateWorkflow, LoopWorkflow, MapWorkflow
+    from benchmarks.tools import item, pause
 
     steps = Steps(os.environ)
     client = await Client.connect(address)
-    async with Worker(client, task_queue=queue, workflows=[LoopWorkflow], activities=[steps.model, steps.tool]):
+    activities: list[Callable[..., Any]] = [steps.model, steps.tool]
+    activities += [activity.defn(name="bench.item")(item), activity.defn(name="bench.pause")(pause)]
+    workflows = [LoopWorkflow, MapWorkflow, ChainWorkflow, GateWorkflow]
+    async with Worker(client, task_queue=queue, workflows=workflows, activities=activities):
         print(READY, flush=True)
         await asyncio.Event().wait()
 

@@ -90,7 +90,7 @@ class LoomJobs:
             model=workload.model,
             instructions="Answer briefly.",
             tools=[f"benchmarks.tools:{workload.tool}"],
-            permissions={"allow": ["lookup", "fetch", "nap"]},
+            permissions={"allow": ["lookup", "fetch", "nap", "post"]},
             limits={"max_iterations": room, "max_tool_calls": room, **limits},
             recurse=self._policy,
         )

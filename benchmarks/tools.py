@@ -1,5 +1,6 @@
 """The tools of the benchmarks: they do nothing, so that what is measured is everything around them."""
 
+import asyncio
 import hashlib
 import time
 
@@ -73,6 +74,16 @@ def nap(key: str) -> str:
 
 
 @tool
+def post(key: str) -> str:
+    """Do something that is written down before and after, and allowed.
+
+    Args:
+        key: What to do.
+    """
+    return f"posted {key}"
+
+
+@tool
 def change(key: str) -> str:
     """Change something; nobody has allowed that, so it waits for an approval.
 
@@ -82,4 +93,15 @@ def change(key: str) -> str:
     return f"changed {key}"
 
 
-TOOLS = {"lookup": lookup, "fetch": fetch, "nap": nap, "change": change}
+async def item(number: int) -> int:
+    """Do nothing with one item of a list."""
+    return number
+
+
+async def pause(number: int) -> int:
+    """Take 10 ms, as a small request does."""
+    await asyncio.sleep(0.01)
+    return number
+
+
+TOOLS = {"lookup": lookup, "fetch": fetch, "nap": nap, "post": post, "change": change}
