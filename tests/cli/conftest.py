@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from loom_dsl.document import load_document, validate_model
 from loom_dsl.script import Script
 from loom_store.store import Store
 from tests.cli.terminal import Terminal
+from tests.support.waiting import PATIENCE, until
 
 LOOM = [sys.executable, "-m", "loom_client.cli"]
 _ROOT = Path(__file__).resolve().parents[2]
@@ -55,13 +55,13 @@ SCRIPTS = {
   - {say: "one two three four five six seven eight nine ten", chunk: 6, delay: 60ms, close_after: 8, times: 1}
 """,
     "refusing": """
-  - {fail: {status: 503, retry_after: 30s, times: 1}, say: "At last."}
+  - {fail: {status: 503, retry_after: 60s, times: 1}, say: "At last."}
 """,
     "hanging": """
   - {hang: true}
 """,
     "steered": """
-  - {before: 500ms, say: "Step {n}.", calls: [{tool: glob, args: {pattern: "*"}}], repeat: 40}
+  - {before: 2s, say: "Step {n}.", calls: [{tool: glob, args: {pattern: "*"}}], repeat: 40}
   - {say: "Enough."}
 """,
 }
@@ -89,13 +89,13 @@ class House:
             "LOOM_ADDRESS": self.address,
             "LOOM_STORE": str(self.store),
             "LOOM_TASK_QUEUE": self.queue,
-            "LOOM_CONNECT_SECONDS": "3",
+            "LOOM_CONNECT_SECONDS": str(PATIENCE),
             "TERM": "xterm-256color",
             "PYTHONWARNINGS": "error::ResourceWarning",
         }
         return {**kept, **own, **{f"{name.upper()}_BASE_URL": url for name, url in self.models.items()}, **more}
 
-    def loom(self, *arguments: str, stdin: str = "", within: float = 60.0, **more: str) -> "Said":
+    def loom(self, *arguments: str, stdin: str = "", within: float = PATIENCE, **more: str) -> "Said":
         """Run a command to its end, its output going through pipes."""
         done = subprocess.run(
             [*LOOM, *arguments],
@@ -135,14 +135,26 @@ class House:
         assert said.code == 0, said
         return said.out.strip()
 
-    def pending(self, job: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until the job asks so often; the approvals."""
-        deadline = time.monotonic() + 30
+    def pending(self, job: str, count: int = 1, status: str | None = "pending") -> list[dict[str, Any]]:
+        """Wait until the job asks so often; the approvals. Without a status, also those that do not wait any more."""
         with Store.open(self.store) as store:
-            while len(rows := store.read_sync(lambda tx: tx.approvals(status="pending", job=job))) < count:
-                assert time.monotonic() < deadline, f"job {job} does not ask: {self.loom('show', job).out}"
-                time.sleep(0.05)
-        return rows
+
+            def asked() -> list[dict[str, Any]]:
+                rows = store.read_sync(lambda tx: tx.approvals(status=status, job=job))
+                assert len(rows) >= count, f"job {job} has asked {len(rows)} times"
+                return rows
+
+            return until(asked)
+
+    def shows(self, job: str, text: str) -> bool:
+        """Wait until `loom show` says so, however it breaks its lines: it soon gives up on a server that is slow."""
+
+        def said() -> bool:
+            shown = " ".join(self.loom("show", job).out.split())
+            assert text in shown, shown
+            return True
+
+        return until(said)
 
 
 @dataclass(frozen=True)
@@ -161,18 +173,22 @@ def served(command: list[str], environment: Mapping[str, str], folder: Path, rea
     with log.open("wb") as out:
         process = subprocess.Popen([*LOOM, *command], stdout=out, stderr=out, env=environment, cwd=folder)
     try:
-        deadline = time.monotonic() + 60
-        while (line := next((x for x in log.read_text().splitlines() if ready in x), None)) is None:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        yield line
+        yield until(lambda: _ready(process, log, ready))
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(PATIENCE)
         finally:
             process.kill()
+
+
+def _ready(process: "subprocess.Popen[bytes]", log: Path, ready: str) -> str | None:
+    said = log.read_text()
+    if process.poll() is not None:
+        raise RuntimeError(f"it ended with {process.returncode}:\n{said}")
+    line = next((line for line in said.splitlines() if ready in line), None)
+    assert line is not None, said
+    return line
 
 
 @contextmanager

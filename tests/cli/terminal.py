@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cli.screen import Screen
+from tests.support.waiting import PATIENCE
 
 
 class Terminal:
@@ -41,7 +42,7 @@ class Terminal:
         os.close(slave)
         self.said = ""
 
-    def expect(self, text: str, within: float = 30.0, *, since: int = 0) -> int:
+    def expect(self, text: str, within: float = PATIENCE, *, since: int = 0) -> int:
         """Wait until `text` is shown after place `since`; the place behind it."""
         deadline = time.monotonic() + within
         while text not in self.said[since:]:
@@ -53,7 +54,7 @@ class Terminal:
         """Type; a line ends with a newline, and Ctrl-C is \\x03."""
         os.write(self._master, text.encode())
 
-    def end(self, within: float = 30.0) -> int:
+    def end(self, within: float = PATIENCE) -> int:
         """Wait until the command ends; its exit status."""
         deadline = time.monotonic() + within
         while self._read(deadline - time.monotonic()):

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from loom_client.fake_model import running
 from loom_dsl.document import load_document, validate_model
 from loom_dsl.script import Script
+from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("activities", "examples", "loom_client", "loom_dsl", "loom_store", "workflows")
@@ -72,11 +72,10 @@ def contents(checkout: Path) -> dict[str, str]:
 @pytest.mark.server
 @pytest.mark.crash
 def test_the_job_survives_both_kills_and_everything_happens_once(checkout: Path) -> None:
-    before, began = contents(checkout), time.monotonic()
+    before = contents(checkout)
     with start(checkout) as demo:
-        out, err = demo.communicate(timeout=120)
+        out, err = demo.communicate(timeout=2 * PATIENCE)
     assert (demo.returncode, _without_progress(err)) == (0, ""), err + out
-    assert time.monotonic() - began < 90  # 17 s on an idle machine
     for told in (
         "none is configured, so this one is a script",
         "● turn 5  depth 4",
@@ -111,9 +110,9 @@ def test_ctrl_c_ends_everything_that_was_started(checkout: Path, moment: str) ->
     with start(checkout) as demo:
         _read_until(demo, moment)
         demo.send_signal(signal.SIGINT)
-        _, err = demo.communicate(timeout=30)
+        _, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, _without_progress(err)) == (130, "interrupted")
-    assert _none_left(checkout, within=2)
+    assert until(lambda: not processes_in(checkout), every=0.1)
 
 
 @pytest.mark.server
@@ -122,7 +121,7 @@ def test_even_a_demo_that_is_killed_leaves_nothing_running(checkout: Path) -> No
     with start(checkout) as demo:
         _read_until(demo, "● turn 2")
         demo.kill()
-    assert _none_left(checkout, within=15)
+    assert until(lambda: not processes_in(checkout), every=0.1)
 
 
 @pytest.mark.server
@@ -156,7 +155,7 @@ steps:
 def test_a_checkout_that_is_none_is_refused(checkout: Path) -> None:
     shutil.rmtree(checkout / "examples")
     with start(checkout) as demo:
-        out, err = demo.communicate(timeout=30)
+        out, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, out) == (2, "")
     assert "is not a checkout of it" in err
     assert "make demo" in err
@@ -164,7 +163,7 @@ def test_a_checkout_that_is_none_is_refused(checkout: Path) -> None:
 
 def test_a_missing_temporal_cli_is_told(checkout: Path, tmp_path: Path) -> None:
     with start(checkout, TEMPORAL_CLI=str(tmp_path / "none")) as demo:
-        _, err = demo.communicate(timeout=30)
+        _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 2
     assert "TEMPORAL_CLI names" in err
 
@@ -173,7 +172,7 @@ def test_two_demos_in_one_checkout_do_not_disturb_each_other(checkout: Path) -> 
     (checkout / ".loom").mkdir()
     with (checkout / ".loom" / "demo.lock").open("w") as lock, start(checkout) as demo:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _, err = demo.communicate(timeout=30)
+        _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 2
     assert "Another demo is running" in err
 
@@ -205,16 +204,7 @@ def _without_progress(said: str) -> str:
     return "\n".join(line for line in said.splitlines() if line and not line.startswith("Starting a "))
 
 
-def _none_left(checkout: Path, within: float) -> bool:
-    deadline = time.monotonic() + within
-    while processes_in(checkout):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 async def _communicate(demo: "subprocess.Popen[str]") -> tuple[str, str]:
     import asyncio
 
-    return await asyncio.to_thread(demo.communicate, None, 120)
+    return await asyncio.to_thread(demo.communicate, None, 2 * PATIENCE)

@@ -15,9 +15,11 @@ import pytest
 from loom_client.cli.app import run
 from loom_client.dev_server import DevServer
 from loom_client.doctor import Check, Status, examine
+from loom_client.doctor.server import heard
 from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.cli.conftest import LOOM
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 NOWHERE = "127.0.0.1:1"
@@ -52,6 +54,13 @@ def test_a_server_without_a_worker_is_a_warning(settings: Settings, dev_server: 
     assert find(found, "namespace default").status is Status.OK
     worker = find(found, "worker on nobody")
     assert (worker.status, "loom worker" in worker.fix) == (Status.WARN, True)
+
+
+def test_a_worker_that_was_not_heard_for_long_may_be_gone() -> None:
+    assert heard({"a": 3.2, "b": 60.0}) == "2: a (last heard 3 s ago), b (last heard 60 s ago)"
+    assert heard({"a": 47.0}).endswith(
+        "a (last heard 47 s ago); an idle worker is heard once a minute, so it may be gone"
+    )
 
 
 def test_a_namespace_that_is_not_there_fails(settings: Settings, dev_server: DevServer) -> None:
@@ -239,7 +248,7 @@ def test_a_package_that_shadows_looms_own_is_named(tmp_path: Path, name: str) ->
     (tmp_path / name / "__init__.py").write_text("")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LOOM_STORE": str(tmp_path / "loom.db"), "LOOM_ADDRESS": NOWHERE}
     done = subprocess.run(
-        [*LOOM, "doctor", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+        [*LOOM, "doctor", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 1, done.stderr
     (check,) = (check for check in json.loads(done.stdout) if check["what"] == f"package `{name}`")

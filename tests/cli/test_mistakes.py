@@ -72,6 +72,8 @@ def test_a_bad_agent_file_is_told_with_its_place(place: House, text: str, expect
     ("arguments", "expected"),
     [
         (["run", "no.yaml", "x"], "there is no file no.yaml; give the agent's file, or make one with `loom init`"),
+        (["run", "agent.yml", "x"], "there is no file agent.yml; did you mean `agent.yaml`?"),
+        (["run", "agent.yml"], "there is no file agent.yml; did you mean `agent.yaml`?"),
         (["run", ".", "x"], ". is a directory; give the agent's file"),
         (["run", "agent.yaml", "  "], "the task is empty"),
         (["run", "agent.yaml", "-"], "the task is empty"),
@@ -89,7 +91,7 @@ def test_a_bad_agent_file_is_told_with_its_place(place: House, text: str, expect
         (["approve", "a", "b", "c"], "give at most a job and an approval, not 3 names"),
         (["approve", "--edit", "no.json"], "--edit: there is no file no.json"),
         (["approve", "--edit", "agent.yaml"], "--edit agent.yaml: this is not JSON"),
-        (["approve", "--remember", "ever"], "--remember ever: write job or no"),
+        (["approve", "--remember", "ever"], "--remember ever: write no or job or rule"),
         (["inject", "job-one", " "], "the message is empty"),
         (["inject", "job-one", "x", "--when", "soon"], "--when soon: write asap or idle"),
         (["jobs", "--status", "done"], "--status done: write one of running, completed, failed, aborted"),
@@ -98,6 +100,13 @@ def test_a_bad_agent_file_is_told_with_its_place(place: House, text: str, expect
         (["worker", "--root", "nowhere"], "there is no such directory"),
         (["worker", "--secret", "NOT_SET_HERE"], "--secret NOT_SET_HERE: not set in the environment"),
         (["worker", "--tools", "my_tools.py"], "--tools my_tools.py: "),
+        (
+            ["worker", "--on-approval", "no-such-bell --loud"],
+            "there is no command 'no-such-bell' on this worker's PATH",
+        ),
+        (["worker", "--on-approval", "tee 'a"], "is not a command line: No closing quotation"),
+        (["worker", "--on-approval", " "], "there is no command ''"),
+        (["worker", "--mcp", "no.json"], "the MCP servers no.json (LOOM_MCP) cannot be read: No such file"),
         (["fake-model", "--script", "no.yaml"], "no.yaml"),
         (["no-such-command"], "no-such-command"),
     ],
@@ -121,6 +130,20 @@ def test_without_a_server_it_says_how_to_start_one(place: House) -> None:
         assert shown.code == 0
         assert f"the Temporal server at {address} does not answer" in shown.out
         assert place.loom("jobs", LOOM_ADDRESS=address).out.count("job-one") == 1
+
+
+def test_a_result_that_nobody_works_on_is_told_as_such(place: House) -> None:
+    for command in ("result", "wait"):
+        with place.at_terminal(command, "job-one") as terminal:
+            terminal.expect("no worker serves the queue nobody yet, so the job waits; start one with")
+            terminal.type("\x03")
+            assert terminal.end() == 130
+
+
+def test_the_release_is_an_option_too(place: House) -> None:
+    option, command = place.loom("--version"), place.loom("version")
+    assert (option.code, option.out) == (0, command.out)
+    assert option.out.strip()
 
 
 def test_a_store_that_cannot_be_used_is_named(place: House, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from loom_dsl.draw import mermaid, mermaid_plan
 from loom_dsl.library import shipped, source_of
 from loom_store.store import Store
 from tests.cli.conftest import LOOM, Said
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -53,7 +54,7 @@ def apart(folder: Path, *arguments: str) -> Said:
         env={**kept, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return Said(done.returncode, done.stdout, done.stderr)
 
@@ -114,18 +115,25 @@ def test_every_kind_of_document_can_be_checked(loom: Command, tmp_path: Path) ->
     assert said == Said(0, "a.yaml: ok  agent a\ng.yaml: ok  graph g\ns.yaml: ok  fake-model s\n", "")
 
 
+def test_a_directory_stands_for_the_documents_below_it(loom: Command, tmp_path: Path) -> None:
+    for folder in ("jobs/deep", "jobs/.venv/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    written(tmp_path / "jobs", a=AGENT, compose="services: {}\n")
+    written(tmp_path / "jobs/deep", g="# first\n" + GRAPH)
+    written(tmp_path / "jobs/.venv/lib", other=GRAPH)
+    assert loom("validate", "jobs") == Said(0, "jobs/a.yaml: ok  agent a\njobs/deep/g.yaml: ok  graph g\n", "")
+    written(tmp_path / "jobs/deep", g=GRAPH + "x: 1\n")
+    assert loom("validate", "jobs").code == 2
+
+
 @pytest.mark.parametrize(
     ("text", "findings"),
     [
         (AGENT + "tools: [globb]\n", ["x.yaml:5:9: L150 there is no built-in tool 'globb'; did you mean 'glob'?"]),
-        (
-            AGENT + "tools: [glob, 'nix:da']\n",
-            ["x.yaml:5:15: L150 'nix:da': the worker does not list the module 'nix'"],
-        ),
         (AGENT + "modle: x\n", ["x.yaml:5:1: L002 unknown field `modle`; did you mean `model`?"]),
         (
-            AGENT.replace("model: m", "model: ${env:LOOM_TEST_NOT_SET}"),
-            ["x.yaml:4:8: L008 the environment variable LOOM_TEST_NOT_SET is not set"],
+            AGENT.replace("model: m", "model: x${env:LOOM_TEST_NOT_SET}"),
+            ["x.yaml:4:8: L008 `${env:NAME}` must be the whole value"],
         ),
         (AGENT + "tools: {glob: 1}\n", ["x.yaml:5:8: L004 `tools`: should be a list"]),
         (AGENT + "permissions: {allow: ['glob(']}\n", ["glob("]),
@@ -150,18 +158,62 @@ def test_a_mistake_is_told_with_its_place(loom: Command, tmp_path: Path, text: s
     assert said.out.count("\n") >= len(findings)
 
 
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            AGENT + "tools: [glob, 'nix:da']\n",
+            "x.yaml:5:15: L150 warning: 'nix:da' was not looked at (check it with --tools nix)",
+        ),
+        (
+            AGENT.replace("model: m", "model: ${env:LOOM_TEST_NOT_SET}"),
+            "x.yaml:4:8: L008 warning: the environment variable LOOM_TEST_NOT_SET is not set "
+            "(set LOOM_TEST_NOT_SET, or write the value here)",
+        ),
+    ],
+)
+def test_what_is_only_not_there_where_it_is_checked_is_a_warning(
+    loom: Command, tmp_path: Path, text: str, finding: str
+) -> None:
+    written(tmp_path, x=text)
+    assert loom("validate", "x.yaml") == Said(0, f"{finding}\n1 finding\n", "")
+
+
+def test_the_directory_of_the_examples_is_valid_as_it_is(loom: Command) -> None:
+    said = loom("validate", str(ROOT / "examples"))
+    assert said.code == 0
+    assert " warning: " in said.out
+
+
 def test_all_mistakes_of_all_files_are_told_at_once(loom: Command, tmp_path: Path) -> None:
     names = written(tmp_path, bad=AGENT + "tools: [globb]\nmodle: x\n", good=GRAPH)
-    said = loom("validate", *names, "missing.yaml", ".")
+    (tmp_path / "empty").mkdir()
+    said = loom("validate", *names, "missing.yaml", "bad.yml", "empty")
     assert said.code == 2
     assert said.out.splitlines() == [
         "bad.yaml:5:9: L150 there is no built-in tool 'globb'; did you mean 'glob'?",
         "bad.yaml:6:1: L002 unknown field `modle`; did you mean `model`?",
         "good.yaml: ok  graph g",
         "L010 missing.yaml cannot be read: No such file or directory",
-        "L010 . cannot be read: Is a directory",
-        "4 findings",
+        "L010 bad.yml cannot be read: No such file or directory; did you mean `bad.yaml`?",
+        "L010 empty cannot be read: Is a directory, and no document of Loom (`loom: 1`) is below it",
+        "5 findings",
     ]
+
+
+def test_findings_are_a_sarif_log_for_editors(loom: Command, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(GRAPH.replace("next: two", "next: three"))
+    said = loom("validate", "g.yaml", "--sarif")
+    (run,) = json.loads(said.out)["runs"]
+    assert (said.code, run["results"][0]["ruleId"]) == (2, "L102")
+    assert run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 6
+
+
+def test_a_warning_is_told_and_is_no_mistake(loom: Command, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(GRAPH.replace("{next: two}", '{activity: "m:f", timeout: 2m, next: two}'))
+    said = loom("validate", "g.yaml")
+    assert said.code == 0
+    assert "L141" in said.out
 
 
 def test_findings_are_a_list_in_json_and_an_empty_one_when_all_is_well(loom: Command, tmp_path: Path) -> None:
@@ -176,6 +228,7 @@ def test_findings_are_a_list_in_json_and_an_empty_one_when_all_is_well(loom: Com
             "line": 5,
             "column": 15,
             "fix": "",
+            "severity": "error",
         }
     ]
     assert loom("validate", good, "--json") == Said(0, "[]\n", "")
@@ -223,7 +276,8 @@ def test_a_shipped_graph_is_drawn(loom: Command, name: str) -> None:
 
 
 def test_a_graphs_file_is_drawn_with_the_graphs_that_it_runs(loom: Command, tmp_path: Path) -> None:
-    own = GRAPH.replace("one: {next: two}", "one: {map: {over: turn.calls, do: loom.tool_call}, next: two}")
+    own = GRAPH.replace("one: {next: two}", "one: {map: {over: input.calls, do: loom.tool_call}, next: two}")
+    own = own.replace("nodes:", "input: {calls: list}\nnodes:")
     drawn = loom("graph", *written(tmp_path, g=own))
     assert drawn == Said(0, mermaid_plan(compile_graph(own, "g.yaml")), "")
     assert 'g0_one -. "for each" .- g1' in drawn.out
@@ -244,7 +298,7 @@ def test_an_agents_file_is_drawn_as_its_turn_even_when_its_model_is_not_chosen_y
         ("loom.tx", "there is no file and no graph 'loom.tx'; did you mean loom.tt?"),
         ("nothing.yaml", "there is no file and no graph 'nothing.yaml'; the graphs that Loom ships are loom.tt"),
         ("script.yaml", "script.yaml is a fake-model document, which has no graph"),
-        ("broken.yaml", "broken.yaml:6:8: L102"),
+        ("broken.yaml", "broken.yaml:6:15: L102"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(loom: Command, tmp_path: Path, target: str, said: str) -> None:
@@ -256,8 +310,8 @@ def test_what_cannot_be_drawn_is_refused(loom: Command, tmp_path: Path, target: 
 
 def test_a_picture_can_be_read_back_from_the_shipped_source(loom: Command, tmp_path: Path) -> None:
     """A user's copy of loom.tt draws the same as the shipped one, below its graphs' frames."""
-    (tmp_path / "copy.yaml").write_text(source_of("loom.tool_call").replace("name: loom.tool_call", "name: mine"))
-    assert loom("graph", "copy.yaml").out == mermaid(shipped("loom.tool_call"))
+    (tmp_path / "copy.yaml").write_text(source_of("loom.tt").replace("name: loom.tt", "name: mine"))
+    assert loom("graph", "copy.yaml").out == loom("graph", *written(tmp_path, a=AGENT)).out.replace("loom.tt", "mine")
 
 
 # -- prune ---------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ import json
 import shlex
 import signal
 import subprocess
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.conftest import LOOM, House
 from tests.cli.screen import Screen
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually, until
 
 pytestmark = pytest.mark.server
 CONTROL = [chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))]
@@ -61,8 +61,12 @@ def test_an_approval_without_ids_is_for_the_only_one_that_waits(house: House) ->
         assert f"loom approve writer-1 {approval['id']}" in listed.out
         assert "+one" in listed.out
         said = house.loom("approve", "--by", "ann")
-        assert (said.code, said.out) == (0, f"approved: {approval['id']} (write_file) of job writer-1\n")
-        out, _ = process.communicate(timeout=30)
+        assert said.code == 0
+        *call, last = said.out.splitlines()  # what is decided is shown before it is
+        assert last == f"approved: {approval['id']} (write_file) of job writer-1"
+        assert "  write report.md (8 characters)" in call
+        assert "    +one" in call
+        out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, out
     assert f"  loom approve writer-1 {approval['id']}" in out
     assert "approved by ann" in out
@@ -157,9 +161,9 @@ def test_control_c_ends_the_watching_and_not_the_job(house: House) -> None:
     waiting = subprocess.Popen(
         [*LOOM, "wait", "interrupted"], env=house.environment(), cwd=house.folder, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(1.5)
+    assert until(lambda: psutil.Process(waiting.pid).net_connections("tcp"))  # it asks the server by now
     waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=10)
+    _, err = waiting.communicate(timeout=PATIENCE)
     assert waiting.returncode == 130
     assert "loom watch interrupted" in err
     assert "Traceback" not in err
@@ -190,8 +194,8 @@ def test_without_a_worker_it_says_so_at_once_and_waits(house: House) -> None:
     assert (said.code, said.out) == (0, "alone\n")
     assert "no worker serves the queue nobody-there yet" in said.err
     assert "loom worker" in said.err
-    shown = " ".join(house.loom("show", "alone").out.split())
-    assert "why no worker on the queue nobody-there; start one with `loom worker --task-queue nobody-there`" in shown
+    why = "why no worker on the queue nobody-there; start one with `loom worker --task-queue nobody-there`"
+    assert house.shows("alone", why)
     with house.at_terminal("watch", "alone", **queue) as terminal:
         terminal.expect("no worker on the queue nobody-there")
         terminal.type("\x03")
@@ -252,10 +256,13 @@ def test_an_answer_that_starts_again_is_shown_once_at_a_terminal_and_marked_in_a
 
 def test_show_says_when_the_model_is_asked_again(house: House) -> None:
     job = house.started("refusing")
-    deadline = time.monotonic() + 20
-    while "retry" not in (shown := house.loom("show", job).out):
-        assert time.monotonic() < deadline, shown
-    assert "why        model retry 1 of 3 in " in shown
+
+    def shown() -> bool:
+        said = house.loom("show", job).out
+        assert "why        model retry 1 of 3 at " in said
+        return True
+
+    assert until(shown)
     assert house.loom("abort", job).code == 0
 
 
@@ -264,9 +271,9 @@ async def test_a_job_ended_on_the_server_is_told_as_such(house: House) -> None:
 
     job = house.started("hanging")
     client = await Client.connect(house.address)
-    await eventually(lambda: "the model is answering since" in house.loom("show", job).out, 20)
+    await eventually(lambda: "the model is answering since" in house.loom("show", job).out)
     await client.get_workflow_handle(job).terminate("by hand")
-    assert "it was ended on the server (terminated), outside Loom" in house.loom("show", job).out
+    assert house.shows(job, "it was ended on the server (terminated), outside Loom")
     said = house.loom("wait", job)
     assert said.code == 1
     assert said.err == f"error: job {job} was terminated on the server\n"

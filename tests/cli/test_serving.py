@@ -16,6 +16,7 @@ import pytest
 
 from loom_client.dev_server import DevServer
 from tests.cli.conftest import LOOM, SCRIPTS, House, models_served, served
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.server
 
@@ -29,11 +30,12 @@ class Dev:
     def said(self) -> str:
         return self._log.read_text()
 
-    def wait(self, condition: Callable[[], object], within: float = 60.0) -> None:
-        deadline = time.monotonic() + within
-        while not condition():
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.05)
+    def wait(self, condition: Callable[[], object]) -> None:
+        def met() -> bool:
+            assert condition(), self.said()
+            return True
+
+        until(met)
 
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
@@ -56,7 +58,7 @@ def dev(house: House, *arguments: str, **more: str) -> Iterator[Dev]:
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -78,14 +80,16 @@ def test_dev_serves_a_job_with_a_users_tool_restarts_its_worker_and_ends_clean(a
         said = alone.loom("run", agent, "x", LOOM_ADDRESS=address)
         assert said.code == 0, said
         assert "It said HELLO" in said.out
+        (alone.folder / "my_tools.py").write_text("def fine(text: str) -> str:\n    '''Say it.'''\n    return 'new'\n")
+        running.wait(lambda: "my_tools.py has changed; this worker goes on with what it has loaded" in running.said())
         (worker,) = running.workers()
         worker.kill()
         running.wait(lambda: running.said().count("worker ready") == 2)
         assert "the worker ended with status 137; starting it again" in running.said()
         children = running.children()
         os.kill(running.process.pid, signal.SIGINT)
-        assert running.process.wait(30) == 0, running.said()
-        assert not psutil.wait_procs(children, timeout=5)[1]
+        assert running.process.wait(PATIENCE) == 0, running.said()
+        assert not psutil.wait_procs(children, timeout=PATIENCE)[1]
         assert "worker stopped\n" in running.said()
 
 
@@ -96,12 +100,12 @@ def test_dev_that_is_killed_leaves_nothing_behind(alone: House) -> None:
         assert len(children) >= 4
         running.process.kill()
         running.process.wait()
-        assert not psutil.wait_procs(children, timeout=25)[1]
+        assert not psutil.wait_procs(children, timeout=PATIENCE)[1]
 
 
 def test_dev_with_a_worker_that_cannot_work_says_why_and_ends(alone: House) -> None:
     with dev(alone, "--tools", "no_such_module") as running:
-        assert running.process.wait(60) == 2, running.said()
+        assert running.process.wait(PATIENCE) == 2, running.said()
         assert "no_such_module" in running.said()
         assert "error: the worker ended with status 2; see the line above" in running.said()
 
@@ -136,5 +140,5 @@ def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: H
         ready = process.stdout.readline()
         assert ready.startswith(f"worker ready: queue {house.queue}, namespace default at {dev_server.address}")
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (0, "worker stopped\n")

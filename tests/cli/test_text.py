@@ -48,4 +48,5 @@ def test_numbers_are_for_people() -> None:
     counts = [plural(1, "turn"), plural(1200, "turn"), plural(2, "entry", "entries")]
     assert counts == ["1 turn", "1,200 turns", "2 entries"]
     assert len(clock("2026-01-02T03:04:05Z", 0)) == len("2026-01-02 03:04")
+    assert [len(clock(3600 * hours, 0)) for hours in (-11, 11, 24)] == [8, 8, 16], "a day later is not now"
     assert one_line("a\n b\t c", 4) == "a b…"

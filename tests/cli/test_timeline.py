@@ -8,6 +8,7 @@ import pytest
 
 from loom_client.render import Paper, Timeline, ToolCall, paper_for
 from loom_client.render.flow import Flow, cells
+from loom_client.render.text import clock
 from loom_dsl.events import decode
 from loom_dsl.run import ErrorInfo, RunResult, RunUsage
 from tests.cli.screen import Screen
@@ -58,7 +59,7 @@ task: look around
 │ ✓ glob **/*.py path=src  1 · 12 ms
 │ ? write_file needs approval  ap_1
 │   write x.md
-│   medium risk; no rule; expires in 2 h
+│   medium risk; no rule; until UNTIL
 │     --- a/x.md
 │     +++ b/x.md
 │     @@ -1 +1 @@
@@ -73,7 +74,7 @@ task: look around
 ✓ done
   1 turn · 2 model calls · 0 tool calls · 1,200 tokens in (200 cached), 30 out
   · $0.0123 · 12 s
-"""
+""".replace("UNTIL", clock(7200, 0))
 
 
 def call(turn: int, call_id: str) -> ToolCall:
@@ -155,6 +156,27 @@ def test_text_reads_the_same_however_it_is_cut(cut: int) -> None:
     deltas = [{"type": "llm_delta", "n": 0, "stream": "s", "content": piece} for piece in pieces]
     once = [{"type": "llm_delta", "n": 0, "stream": "s", "content": text}]
     assert shown(deltas, columns=30) == shown(once, columns=30)
+
+
+def test_a_written_graph_is_told_whether_it_runs_or_not() -> None:
+    refused = {
+        "t": "graph_refused",
+        "n": 0,
+        "node": "run#1",
+        "message": "the written graph is refused:\nrun.yaml:5:7: no",
+    }
+    admitted = {
+        "t": "graph_admitted",
+        "n": 0,
+        "node": "run#2",
+        "child": "job.run.2",
+        "graph": "g",
+        "plan": "p",
+        "nodes": 3,
+    }
+    text = shown([refused, admitted], columns=100)
+    assert "· run#1: the written graph is refused: run.yaml:5:7: no\n" in text
+    assert "· run#2: the written graph runs as job.run.2\n" in text
 
 
 def test_code_keeps_its_indentation() -> None:

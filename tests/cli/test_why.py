@@ -36,7 +36,7 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         (facts(approvals=[APPROVAL]), f"approval ap_1 (write_file) since {SINCE}"),
         (
             facts(approvals=[{**APPROVAL, "expires_at": NOW + 7200}]),
-            f"approval ap_1 (write_file) since {SINCE} (expires in 2 h)",
+            f"approval ap_1 (write_file) since {SINCE} (until {clock(NOW + 7200, NOW)})",
         ),
         (
             facts(approvals=[{**APPROVAL, "expires_at": NOW - 1}]),
@@ -54,9 +54,22 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         ),
         (
             facts(worker=True, pending=[Pending("loom.model.call", 3, 4, None, NOW + 20, "busy\n(503)")]),
-            "model retry 2 of 3 in 20 s: busy (503)",
+            f"model retry 2 of 3 at {clock(NOW + 20, NOW)}: busy (503)",
         ),
         (facts(pending=[Pending("loom.model.call", 2, 0, None, NOW - 1)]), "model retry 1 now"),
+        (
+            facts(worker=True, pending=[Pending("loom.model.call", 2, 0, None, NOW - 60)]),
+            f"model retry 1 now; no worker has taken it since {SINCE}: if none is up start one with `loom worker`",
+        ),
+        (
+            facts(worker=True, pending=[Pending("loom.tool.execute", 1, 0, None, NOW - 60)]),
+            f"tool due; no worker has taken it since {SINCE}: if none is up start one with `loom worker`",
+        ),
+        (facts(worker=True, pending=[Pending("loom.tool.execute", 1, 0, None, NOW - 1)]), "waiting for the model"),
+        (
+            facts(missing="the job waits for --tools x", pending=[Pending("loom.model.call", 2, 0, None, NOW - 1)]),
+            "the job waits for --tools x",
+        ),
         (facts(pending=[Pending("loom.model.call", 1, 4, NOW - 60)]), f"the model is answering since {SINCE}"),
         (
             facts(pending=[Pending("loom.tool.execute", 2, 3, NOW - 60)], tools=["grep", "shell"]),

@@ -18,8 +18,8 @@ import psutil
 from loom_client.dev_claims import free_port
 from loom_client.temporal_binary import find_temporal
 from tests.docs.markdown import Block
+from tests.support.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 QUESTION = b"[l]ater?"
 READY = re.compile(r"(?m)^http://|^worker ready")
 """What a command prints that goes on in the background, when it can be used."""
@@ -41,7 +41,7 @@ class Reader:
         self._bin = folder / "bin"
         for place in (self.home, self._state, self._bin):
             place.mkdir()
-        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126)}
+        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126, 8480, 8490)}
         self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._shell = self._state / "shell"
         self._shell.write_text(f"cd {self.home}\n")
@@ -62,7 +62,7 @@ class Reader:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         left = self._left()
-        _, alive = psutil.wait_procs(left, timeout=15)
+        _, alive = psutil.wait_procs(left, timeout=PATIENCE)
         for process in alive:
             process.kill()
         assert not alive, f"the page leaves these running: {[process.pid for process in alive]}"
@@ -95,7 +95,7 @@ class Reader:
 
     def with_own_ports(self, text: str) -> str:
         """Replace the page's ports."""
-        return re.sub(r"\b(7233|7243|8126)\b", lambda found: self._ports[found[1]], text)
+        return re.sub(r"\b(7233|7243|8126|8480|8490)\b", lambda found: self._ports[found[1]], text)
 
     def _run(self, text: str) -> None:
         command = self._script(text)
@@ -106,14 +106,11 @@ class Reader:
         assert ended.returncode == 0, self._tell(text, ended.returncode, self.output)
 
     def _run_until_it_succeeds(self, text: str) -> None:
-        end = time.monotonic() + 20
-        while True:
-            try:
-                return self._run(text)
-            except AssertionError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.2)
+        def succeeds() -> bool:
+            self._run(text)
+            return True
+
+        assert until(succeeds, every=0.2)
 
     def _run_at_terminal(self, text: str, answer: str) -> None:
         ours, theirs = pty.openpty()
@@ -185,6 +182,7 @@ class Reader:
             "TEMPORAL_ADDRESS": address,
             "COLUMNS": "120",
             "NO_COLOR": "1",
+            "PYTEST_PLUGINS": "loom_client.pytest_plugin",  # these sources', as an installed Loom has it
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }

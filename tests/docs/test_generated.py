@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from loom_dsl.graph import Graph
+from loom_dsl.nodes import NODE_KINDS
 from tests.docs.markdown import PAGES, ROOT, links, name_of
 
 TABLES = [page for page in PAGES if "<!-- table: " in page.read_text(encoding="utf-8")]
@@ -30,6 +32,22 @@ def test_every_row_says_what_it_means(page: Path) -> None:
             continue  # their last columns may be empty
         empty = [line for line in found[2].splitlines() if re.search(r"\|\s*\|$", line) and line != "| | |"]
         assert not empty, f"{found[1]} in {name_of(page)}: give these fields a docstring"
+
+
+def test_the_reference_of_graphs_has_every_kind_of_node_and_every_part() -> None:
+    page = (ROOT / "docs/reference/graph.md").read_text(encoding="utf-8")
+    agents = (ROOT / "docs/reference/agent.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"(?m)^\*\*(\w+)\.\*\*", page + agents))
+    kinds = set(re.findall(r"(?m)^\| `(\w+)` \|", page.partition("table: node-kinds")[2].partition("end of table")[0]))
+    assert kinds == set(NODE_KINDS)
+    wrappers = {model.__name__ for model in NODE_KINDS.values()}
+    elsewhere = {
+        "Branch",
+        "Body",
+        "Risk",
+        "RunState",
+    }  # the table says it below itself; a graph's own fields; a list of words
+    assert set(Graph.model_json_schema()["$defs"]) - described - wrappers - elsewhere == set()
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -50,7 +50,7 @@ class House:
     async def start(self, agent: Agent | None = None, *, hold: bool = False, **options: Any) -> Job:
         """Start a job in a directory of its own, where tools wait if `hold`."""
         workdir = self.folder / f"work-{next(self._numbers)}"
-        workdir.mkdir()
+        workdir.mkdir(exist_ok=True)  # another house of the same test may have made it
         if hold:
             (workdir / HOLD).touch()
         job = await self.loom.start(agent or self.agent(), "do it", workdir=workdir, **options)
@@ -65,20 +65,19 @@ class House:
         """Let the job's tools go on."""
         (self.workdir(job) / HOLD).unlink()
 
-    def worker(self, environment: dict[str, str] | None = None) -> WorkerProcess:
+    def worker(self, environment: dict[str, str] | None = None, activities: int = 100) -> WorkerProcess:
         """A worker as a process; not started."""
-        return WorkerProcess(self.settings, self.url, self.folder, environment)
+        return WorkerProcess(self.settings, self.url, self.folder, environment, activities=activities)
 
     @asynccontextmanager
     async def inside(self, **options: Any) -> AsyncIterator[None]:
         """A worker in this process."""
-        runtime = self.runtime()
-        try:
-            queue = self.settings.task_queue
-            async with make_worker(self.loom.client, runtime, queue, sandboxed=True, **options):
-                yield
-        finally:
-            await runtime.close()
+        queue = self.settings.task_queue
+        async with (
+            self.runtime() as runtime,
+            make_worker(self.loom.client, runtime, queue, sandboxed=True, **options),
+        ):
+            yield
 
     def runtime(self) -> Runtime:
         """What activities in this process work with."""
@@ -99,7 +98,7 @@ class House:
             requests = of(await events(job), EventType.APPROVAL_REQUESTED)
             return str(requests[index]["approval_id"]) if len(requests) > index else ""
 
-        return await eventually(asked, 20)
+        return await eventually(asked)
 
 
 Opener = Callable[..., Awaitable[House]]

@@ -13,12 +13,12 @@ import pytest
 from loom_client.dev_server import DevServer
 from loom_client.job import Job
 from loom_client.temporal_binary import find_temporal
-from loom_dsl.errors import ConflictError
+from loom_dsl.errors import DecisionRefused
 from loom_dsl.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.durability.test_worker_killed import calling
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, longer
 
 pytestmark = pytest.mark.server
 
@@ -162,8 +162,9 @@ async def test_a_second_decision_is_told_that_the_first_counts(house: Opener) ->
         job = await opened.start(opened.agent(permissions={"ask": ["send"]}), hold=True)
         approval = await opened.approval(job)
         await job.decide(approval, "approve", by="me")
-        with pytest.raises(ConflictError, match="already decided"):
+        with pytest.raises(DecisionRefused, match="already decided") as caught:
             await job.decide(approval, "reject", by="you")
+        assert caught.value.verdict == "already_decided"
         opened.release(job)
         assert (await account(opened.loom.store, job)).status == "completed"
     assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
@@ -174,7 +175,6 @@ async def test_a_second_decision_is_told_that_the_first_counts(house: Opener) ->
     [
         pytest.param("deny", "completed", [], id="deny"),
         pytest.param("allow", "completed", ["0/call_1_0 one"], id="allow"),
-        pytest.param("halt", "failed", [], id="halt"),
     ],
 )
 async def test_an_approval_that_nobody_decides_expires(
@@ -185,9 +185,7 @@ async def test_an_approval_that_nobody_decides_expires(
     async with opened.inside():
         job = await opened.start(opened.agent(permissions={"ask": ["send"]}, approvals=approvals))
         found = await account(opened.loom.store, job)
-        result = await job.result()
     assert found.status == status
-    assert (result.error.code if result.error else "") == ("approval_expired" if on_expiry == "halt" else "")
     assert effects_of(opened.workdir(job)) == effects
     assert found.messages[2]["role"] == "tool"
     (decided,) = of(await events(job), EventType.APPROVAL_DECIDED)
@@ -197,15 +195,17 @@ async def test_an_approval_that_nobody_decides_expires(
 @pytest.mark.parametrize("in_time", [pytest.param(True, id="in time"), pytest.param(False, id="too late")])
 async def test_when_a_decision_was_sent_counts_and_not_when_a_worker_takes_it(house: Opener, in_time: bool) -> None:
     opened = await house(calling("send"))
-    agent = opened.agent(permissions={"ask": ["send"]}, approvals={"expires": "2s"})
-    async with opened.inside():
-        job = await opened.start(agent)
-        approval = await opened.approval(job)
-    (request,) = of(await events(job), EventType.APPROVAL_REQUESTED)
-    decision = {"approval_id": approval, "choice": "approve", "by": "me"}
-    if in_time:
-        await job.handle.signal("loom.decision", decision)
-        assert time.time() < request["expires_at"], "this machine was too slow for the test to mean anything"
+    for seconds in longer(2.0):
+        agent = opened.agent(permissions={"ask": ["send"]}, approvals={"expires": f"{seconds:g}s"})
+        async with opened.inside():
+            job = await opened.start(agent)
+            approval = await opened.approval(job)
+        (request,) = of(await events(job), EventType.APPROVAL_REQUESTED)
+        decision = {"approval_id": approval, "choice": "approve", "by": "me"}
+        if in_time:
+            await job.handle.signal("loom.decision", decision)
+        if time.time() < request["expires_at"]:  # nobody is at work now, and it has not expired before
+            break
     await eventually(lambda: time.time() > request["expires_at"] + 0.3)
     if not in_time:
         await job.handle.signal("loom.decision", decision)
@@ -217,3 +217,107 @@ async def test_when_a_decision_was_sent_counts_and_not_when_a_worker_takes_it(ho
     assert found.status == "completed"
     late = [data for data in of(told, EventType.WARNING) if data.get("verdict") == "expired"]
     assert len(late) == (0 if in_time else 1)
+
+
+async def test_an_answer_in_the_tools_place_is_what_the_model_reads(house: Opener) -> None:
+    opened = await house(calling("send"))
+    job, found = await ask_and_decide(
+        opened, opened.agent(permissions={"ask": ["send"]}), choice="respond", message="It was sent by hand."
+    )
+    assert effects_of(opened.workdir(job)) == []
+    assert found.messages[2]["content"] == "It was sent by hand."
+    (result,) = of(await events(job), EventType.TOOL_RESULT)
+    assert result["status"] == "success"
+    (row,) = await opened.loom.approvals(job.id, status=None)
+    assert row["status"] == "answered"
+
+
+async def test_who_decides_may_end_the_job_and_the_conversation_stays_legal(house: Opener) -> None:
+    opened = await house(calling("send"))
+    job, found = await ask_and_decide(
+        opened, opened.agent(permissions={"ask": ["send"]}), choice="terminate", message="not tonight"
+    )
+    assert found.status == "aborted"
+    assert effects_of(opened.workdir(job)) == []
+    assert [message["role"] for message in found.messages] == ["user", "assistant", "tool"]
+    assert (await opened.loom.approvals(job.id, status=None))[0]["status"] == "terminated"
+
+
+async def test_a_halted_job_is_picked_up_by_a_decision_after_its_worker_was_gone(house: Opener) -> None:
+    opened = await house(calling("send"))
+    agent = opened.agent(permissions={"ask": ["send"]}, approvals={"expires": "300ms", "on_expiry": "halt"})
+
+    async def paused(job: Job) -> bool:
+        row = await opened.loom.store.read(lambda tx: tx.job(job.id))
+        return bool(row and row["paused_by"])
+
+    async with opened.inside():
+        job = await opened.start(agent)
+        approval = await opened.approval(job)
+        await eventually(lambda: paused(job))
+    async with opened.inside():
+        await job.decide(approval, "approve", by="me")
+        found = await account(opened.loom.store, job)
+    assert found.status == "completed"
+    assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
+    assert not await paused(job)
+
+
+async def test_a_quorum_of_approvers_decides_by_update_and_signal_and_refusals_have_names(house: Opener) -> None:
+    opened = await house(calling("send"))
+    policy = {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True}
+    async with opened.inside():
+        job = await opened.start(opened.agent(permissions={"ask": ["send"]}, approvals=policy), by="bob")
+        approval = await opened.approval(job)
+        for by, digest, verdict in (
+            ("eve", "", "not_allowed"),
+            ("bob", "", "not_allowed"),
+            ("ann", "0" * 64, "wrong_digest"),
+        ):
+            with pytest.raises(DecisionRefused) as caught:
+                await job.decide(approval, "approve", by=by, digest=digest)
+            assert caught.value.verdict == verdict
+        assert (await job.decide(approval, "approve", by="ann"))["message"] == "approve recorded: 1 of 2"
+        (row,) = await opened.loom.approvals(job.id)
+        assert row["policy"] == {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True}
+        # Nobody else is left who may: the one who started it can only be told so.
+        await job.handle.signal("loom.decision", {"approval_id": approval, "choice": "approve", "by": "bob"})
+        await job.decide(approval, "reject", by="ann", message="alone")
+        found = await account(opened.loom.store, job)
+    assert found.status == "completed"
+    assert effects_of(opened.workdir(job)) == []
+    refused = [data["verdict"] for data in of(await events(job), EventType.WARNING) if data["code"] == "signal_refused"]
+    assert refused == ["not_allowed", "not_allowed", "wrong_digest", "not_allowed"]
+
+
+async def test_a_rule_that_is_kept_holds_in_later_jobs_here_until_it_is_taken_back(house: Opener) -> None:
+    opened = await house(writing("a.txt"))
+    agent, workdir = careful(opened), opened.folder / "project"
+    elsewhere = opened.folder / "elsewhere"
+    workdir.mkdir()
+    elsewhere.mkdir()
+    async with opened.inside():
+
+        async def has_asked_or_ended(job: Job, ended: "asyncio.Task[Any]") -> bool:
+            return ended.done() or bool(of(await events(job), EventType.APPROVAL_REQUESTED))
+
+        async def asks(place: Any, remember: str = "no") -> bool:
+            job = await opened.loom.start(agent, "do it", workdir=place)
+            opened.workdirs[job.id] = place
+            ended = asyncio.create_task(account(opened.loom.store, job))
+            await eventually(lambda: has_asked_or_ended(job, ended))
+            asked = not ended.done() and bool(of(await events(job), EventType.APPROVAL_REQUESTED))
+            if asked:
+                await job.decide(await opened.approval(job), "approve", by="ann", remember=remember)
+            assert (await ended).status == "completed"
+            return asked
+
+        assert await asks(workdir, "rule")
+        (rule,) = await opened.loom.store.read(lambda tx: tx.all_rules())
+        assert (rule.rule, rule.agent, rule.workdir, rule.kept_by) == (
+            "write_file(a.txt)", "tester", str(workdir), "ann",
+        )  # fmt: skip
+        assert not await asks(workdir)
+        assert await asks(elsewhere)
+        assert await opened.loom.store.write(lambda tx: tx.revoke_rule(rule.id, "bob"))
+        assert await asks(workdir)

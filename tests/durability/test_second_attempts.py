@@ -1,27 +1,48 @@
 """A second attempt tells what became of the first, and a job has what it needs although an older one put it first."""
 
+import asyncio
+import dataclasses
+import re
 import sqlite3
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.testing import ActivityEnvironment
 
 from activities.assemble import system_message
 from activities.execute import Execute
+from activities.format import Format
 from activities.registry import ToolRegistry
-from activities.runtime import Runtime
+from activities.runtime import JobFacts, Runtime
 from activities.stages import Calls
 from activities.transcript import Transcript
+from loom_dsl.agent import Agent
 from loom_dsl.canonical import digest
-from loom_store import Store
+from loom_dsl.tools import ToolContext, tool
+from loom_store.store import Store
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
+from tests.support.waiting import PATIENCE
 
 KEY = "job/0/c1"
-ENVELOPE = {"at": "execute#1", "with": {"call": {"id": "c1", "name": "gone", "e": 0, "i": 0}}}
-FACTS: Any = SimpleNamespace(agent=SimpleNamespace(tools=()))
+ENVELOPE: dict[str, Any] = {"at": "execute#1", "with": {"call": {"id": "c1", "name": "gone", "e": 0, "i": 0}}}
+FACTS: Any = SimpleNamespace(agent=SimpleNamespace(tools=(), hooks={}))
+
+
+def begin(store: Store, status: Any) -> str:
+    """Write an effect that an attempt before began, and that came to this; give the digest of its result."""
+    kept = store.write_sync(lambda tx: tx.put_blob(b"done"))
+    if status is not None:
+        begun: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "gone", "arguments_digest": kept}
+        store.write_sync(lambda tx: tx.begin_effect(KEY, **begun))
+    if status not in (None, "pending"):
+        store.write_sync(lambda tx: tx.settle_effect(KEY, status, kept if status == "settled" else None))
+    return kept
 
 
 @pytest.mark.parametrize(("status", "code"), [(None, "tool_not_found"), ("pending", "outcome_unknown"),
@@ -29,19 +50,39 @@ FACTS: Any = SimpleNamespace(agent=SimpleNamespace(tools=()))
 async def test_a_tool_that_went_away_between_two_attempts_hides_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any, code: str | None
 ) -> None:
-    monkeypatch.setattr("temporalio.activity.info", lambda: SimpleNamespace(workflow_id="job", attempt=2))
+    info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=2)
+    monkeypatch.setattr("temporalio.activity.info", lambda: info)
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
-        runtime._facts["job"] = FACTS
-        kept = store.write_sync(lambda tx: tx.put_blob(b"done"))
-        if status is not None:
-            begun = {"job": "job", "turn": 0, "call_id": "c1", "tool": "gone", "arguments_digest": kept}
-            store.write_sync(lambda tx: tx.begin_effect(KEY, **begun))
-        if status not in (None, "pending"):
-            store.write_sync(lambda tx: tx.settle_effect(KEY, status, kept if status == "settled" else None))
+        runtime._facts["job", "run"] = FACTS
+        kept = begin(store, status)
         answer = await Execute(runtime, Calls(runtime, Transcript(store))).execute(ENVELOPE)
     assert answer.get("code") == code
     assert answer.get("output") == (kept if status == "settled" else None)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (None, "Error (tool_lost): The worker died or stopped reporting .*\nThe call may be what ends the worker."),
+        ("pending", "Error (outcome_unknown): .*do not repeat it"),
+        ("unknown", "Error (outcome_unknown): .*do not repeat it"),
+        ("failed", "Error (tool_error): the tool failed"),
+        ("settled", "done"),
+    ],
+)
+async def test_a_call_of_which_every_attempt_was_lost_is_told_as_the_ledger_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any, words: str
+) -> None:
+    info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=1)
+    monkeypatch.setattr("temporalio.activity.info", lambda: info)
+    given = {"call": ENVELOPE["with"]["call"], "outcome": {"ok": False, "code": "timeout", "message": "no result"}}
+    with Store.open(tmp_path / "loom.db") as store:
+        runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
+        begin(store, status)
+        told = await Format(runtime, Calls(runtime, Transcript(store))).format({"at": "format#1", "with": given})
+        text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
+    assert re.match(words.replace("(", r"\(").replace(")", r"\)"), text, re.DOTALL), text
 
 
 @pytest.mark.server
@@ -57,3 +98,33 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
             assert await opened.loom.store.read(lambda tx: tx.has_blob(name))
             with sqlite3.connect(opened.settings.store_path()) as connection:  # as prune does
                 connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(name),))
+
+
+async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @tool(read_only=True, timeout=2.0)
+    def endless(context: ToolContext) -> str:
+        """Go on until somebody says that it is enough."""
+        begun.set()
+        while not context.cancelled():
+            ended.wait(0.01)
+        ended.set()
+        return "told to end"
+
+    registry = ToolRegistry({"endless": endless}, {})
+    agent = Agent(name="tester", model="m", instructions="Go.", tools=("endless",), permissions={"allow": ["endless"]})
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run")
+    with Store.open(tmp_path / "loom.db") as store:
+        runtime = Runtime(store, registry, tmp_path, environment={})
+        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
+        arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
+        given = {"call": {**ENVELOPE["with"]["call"], "name": "endless"}, "arguments": arguments, "remembered": []}
+        execute = Execute(runtime, Calls(runtime, Transcript(store)))
+        attempt = asyncio.create_task(environment.run(execute.execute, {"at": "execute#1", "with": given}))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        environment.cancel(ActivityCancellationDetails(timed_out=True))
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        assert await asyncio.to_thread(ended.wait, PATIENCE)

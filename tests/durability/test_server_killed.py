@@ -43,7 +43,7 @@ async def test_a_tool_that_runs_has_one_effect_and_its_result_is_kept(
     async with opened.worker() as worker:
         expected = await undisturbed(opened)
         job = await opened.start(hold=True)
-        await eventually(lambda: lines(opened.workdir(job), BEGUN), 20)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
         waiting = asyncio.create_task(job.result())
         killed = await crash(own_server, worker, worker_too)
         opened.release(job)
@@ -85,10 +85,10 @@ async def test_who_waits_for_a_result_outlasts_a_server_that_is_away(house: Open
     async with opened.worker():
         job = await opened.start(hold=True)
         waiting = asyncio.create_task(job.result())
-        await eventually(lambda: lines(opened.workdir(job), BEGUN), 20)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
         killed = time.monotonic()
         own_server.kill()
-        await eventually(lambda: time.monotonic() > killed + 16 or waiting.done(), 20)
+        await eventually(lambda: time.monotonic() > killed + 16 or waiting.done())
         assert not waiting.done()
         await own_server.start()
         opened.release(job)
@@ -104,7 +104,7 @@ async def test_a_tool_goes_on_while_the_server_is_away_for_longer_than_its_heart
     async with opened.worker() as worker:
         expected = await undisturbed(opened)
         job = await opened.start(hold=True)
-        await eventually(lambda: lines(opened.workdir(job), BEGUN), 20)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
         killed = time.monotonic()
         own_server.kill()
         await eventually(lambda: time.monotonic() > killed + 6)
@@ -117,7 +117,7 @@ async def test_a_tool_goes_on_while_the_server_is_away_for_longer_than_its_heart
             began = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
             return began and (pending.attempt == 2 or pending.last_heartbeat_time.ToNanoseconds() / 1e9 > back)
 
-        await eventually(known_again, 20)
+        await eventually(known_again)
         opened.release(job)
         assert await finish(opened, job, killed) == expected
         assert worker.starts == 1

@@ -19,14 +19,17 @@ async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None
     opened = await house([{"say": "hello"}])
     with Store.open(opened.folder / "another.db") as another:
         client = await temporal(opened.settings, another)
-        runtime = Runtime(another, ToolRegistry.load(modules=[REFERENCES[0].partition(":")[0]]), opened.folder)
-        async with make_worker(client, runtime, opened.settings.task_queue):
+        registry = ToolRegistry.load(modules=[REFERENCES[0].partition(":")[0]])
+        async with (
+            Runtime(another, registry, opened.folder) as runtime,
+            make_worker(client, runtime, opened.settings.task_queue),
+        ):
             job = await opened.start()
 
             async def refused() -> list[str]:
                 return failed_tasks(await histories(opened.loom.client, job.id))
 
-            (message, *_) = await eventually(refused, 20)
+            (message, *_) = await eventually(refused)
             assert "does not hold the plan" in message
     async with opened.inside():
         assert (await account(opened.loom.store, job)).status == "completed"

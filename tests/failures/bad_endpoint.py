@@ -28,7 +28,10 @@ async def bad_endpoints() -> AsyncIterator[dict[str, str]]:
     """Serve them, and give environment variables: a model ``NAME:m`` is asked at the endpoint of that name."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        with (
+            contextlib.closing(writer),
+            contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError),
+        ):
             request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             length = next(
                 int(line.split(":")[1]) for line in request.splitlines() if line.lower().startswith("content-length")
@@ -36,7 +39,6 @@ async def bad_endpoints() -> AsyncIterator[dict[str, str]]:
             await reader.readexactly(length)
             writer.write(ANSWERS[request.split("/")[1]])
             await writer.drain()
-        writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

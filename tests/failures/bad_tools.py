@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from datetime import date
@@ -17,6 +18,8 @@ CREDENTIAL = "sk-proj-1234567890abcdefABCDEF1234567890"
 """Looks like a key of a provider; nobody told the worker of it."""
 KNOWN = "a-value-that-only-the-worker-knows-77"
 """Given to the worker as a secret."""
+LONG = 30.0
+"""Seconds for which the slow ones go on: so much longer than they may that a slow machine makes no difference."""
 
 
 def look(text: str) -> str:
@@ -107,24 +110,32 @@ def whisper(text: str, context: ToolContext) -> str:
     return text
 
 
+@tool(read_only=True)
+def chatty(text: str, context: ToolContext) -> str:
+    """Say where it is after every step of very many."""
+    for number in range(20_000):
+        context.progress(f"{text} {number}")
+    return text
+
+
 @tool(timeout=0.5)
 def slow_sync(text: str) -> str:
     """Take longer than it may."""
-    time.sleep(2)
+    time.sleep(LONG)
     return text
 
 
 @tool(timeout=0.5, read_only=True)
 async def slow_async(text: str) -> str:
     """Take longer than it may, in a coroutine."""
-    await asyncio.sleep(30)
+    await asyncio.sleep(LONG)
     return text
 
 
 @tool(timeout=0.5, read_only=True)
 async def stubborn(text: str) -> str:
     """Go on although it was cancelled."""
-    for _ in range(4):
+    for _ in range(int(LONG / 0.3)):
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(0.3)
     return text
@@ -133,7 +144,7 @@ async def stubborn(text: str) -> str:
 @tool(timeout=1.0, read_only=True)
 async def blocking(text: str) -> str:
     """Block the event loop, as a coroutine must not."""
-    time.sleep(3)  # noqa: ASYNC251 - the mistake that is meant
+    time.sleep(LONG)  # noqa: ASYNC251 - the mistake that is meant
     return text
 
 
@@ -156,6 +167,28 @@ def die_writing(text: str, context: ToolContext) -> str:
 
 def _refuse(*_: Any) -> Any:
     raise LookupError("the author did not think of this")
+
+
+def _hang(*_: Any) -> Any:
+    threading.Event().wait(120)
+
+
+@tool(concurrency_key=_hang)
+def hung_key(text: str) -> str:
+    """Have a key for which one waits and waits."""
+    return f"did {text}"
+
+
+@tool(summarise=_hang, preview=_hang)
+def hung_words(text: str) -> str:
+    """Have a summary and a preview that never come."""
+    return f"did {text}"
+
+
+@tool(is_available=_hang)
+def undecided(text: str) -> str:
+    """Never says whether it is there."""
+    return text
 
 
 @tool(concurrency_key=_refuse)
@@ -202,6 +235,7 @@ def unannotated(text) -> str:  # type: ignore[no-untyped-def]
 NAMES = (
     "look", "typed", "plain", "plain_async", "whisper", "slow_sync", "slow_async", "stubborn", "blocking", "keyless",
     "long_key", "unsummarised", "unseen", "uncertain", "absent", "die_reading", "die_writing",
+    "chatty", "hung_key", "hung_words", "undecided",
 )  # fmt: skip
 REFERENCES = tuple(f"{__name__}:{name}" for name in NAMES)
 BUILTINS = ("read_file", "write_file", "edit_file", "glob", "grep")

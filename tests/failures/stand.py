@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from activities.allowed_secrets import NO_SECRETS
+from activities.mcp.servers import Servers
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.client import Loom
@@ -28,6 +30,7 @@ from loom_dsl.run import RunResult
 from loom_dsl.script import Script
 from tests.durability.reading import Message, events, failed_tasks, histories, of, transcript, watched
 from tests.failures.bad_tools import BUILTINS, CREDENTIAL, KNOWN, NAMES, REFERENCES
+from tests.support.waiting import PATIENCE
 from tests.support.worker_process import WorkerProcess
 from worker import make_worker
 
@@ -121,7 +124,7 @@ class Stand:
 
     async def outcome(self, name: str) -> Outcome:
         """What became of a job that was begun."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(2 * PATIENCE):  # all the jobs of a module run at once
             return await asyncio.shield(self.jobs[name])
 
     async def _whole(self, name: str, options: dict[str, Any]) -> Outcome:
@@ -193,9 +196,9 @@ async def serving(stand: Stand, environment: Mapping[str, str], **changes: Any) 
     secrets = {"OPENAI_API_KEY": MODEL_KEY, "SHELF": KNOWN}
     runtime = Runtime(
         changes.pop("store", stand.loom.store), registry, changes.pop("root", stand.folder), secrets=secrets,
-        environment=known,
+        environment=known, store_delays=changes.pop("store_delays", (0.5,)), allowed=changes.pop("allowed", NO_SECRETS),
+        mcp=changes.pop("mcp", Servers({}, NO_SECRETS)),
     )  # fmt: skip
     client = changes.pop("client", stand.loom.client)
-    async with make_worker(client, runtime, stand.loom.settings.task_queue, **changes):
+    async with runtime, make_worker(client, runtime, stand.loom.settings.task_queue, **changes):
         yield
-    await runtime.close()

@@ -47,7 +47,7 @@ async def test_a_conversation_can_be_gone_on_with(stand: Stand, ending: str) -> 
         return await stand.loom.approvals(job.id)
 
     if ending != "expire":
-        rows: list[dict[str, Any]] = await eventually(asked, 30)
+        rows: list[dict[str, Any]] = await eventually(asked)
         if ending == "abort while asked":
             await job.abort(by="me")
         elif ending == "abort":
@@ -76,4 +76,4 @@ async def decide_all(stand: Stand, job: str, choice: str) -> None:
                 await stand.loom.job(job).decide(row["id"], choice, by="me")
         return len(decided) == 2
 
-    await eventually(more, 30)
+    await eventually(more)

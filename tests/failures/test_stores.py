@@ -55,7 +55,7 @@ async def test_jobs_go_on_when_a_store_that_was_locked_is_free(
     async with standing(dev_server, tmp_path, task_queue, STEPS) as stand:
         for name in STEPS:
             stand.begin(name)
-        streaming = await eventually(lambda: stand.model.count >= 1, 20)
+        streaming = await eventually(lambda: stand.model.count >= 1)
         assert streaming
         with locked(tmp_path / "loom.db", 8):
             outcomes = [await stand.outcome(name) for name in STEPS]
@@ -119,7 +119,7 @@ async def test_a_worker_with_another_store_that_has_the_same_plan_loses_nothing(
                     pending = (await job.handle.describe()).raw_description.pending_activities
                     return any("does not know the job" in each.last_failure.message for each in pending)
 
-                await eventually(refused, 20, every=0.1)
+                await eventually(refused, every=0.1)
         async with serving(stand, {}):
             found = await stand.unharmed(job)
         assert found.result.status == "completed"
@@ -143,7 +143,7 @@ async def test_a_job_whose_store_fails_for_long_ends_as_failed_and_does_not_spin
                     pending = described.raw_description.pending_activities
                     return any(each.activity_type.name == "loom.events.flush" for each in pending)
 
-                await eventually(given_up, 40, every=0.1)
+                await eventually(given_up, every=0.1)
         async with serving(stand, {}):
             result = await job.result()
         (run,) = await histories(stand.loom.client, job.id)

@@ -5,12 +5,15 @@ are added.
 """
 
 import asyncio
+import contextlib
+import dataclasses
 import json
 import socket
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from activities.approver_keys import ApproverKeys
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.client import Loom
@@ -19,10 +22,12 @@ from loom_client.fake_model import running
 from loom_client.job import Job
 from loom_client.settings import Settings
 from loom_dsl.agent import Agent
+from loom_dsl.errors import DecisionRefused
 from loom_dsl.events import EventType
 from loom_dsl.script import Script
 from tests.durability.reading import histories
 from tests.support.server import small_server
+from tests.support.signing import key_of, public_key, write_keys
 from worker import make_worker
 
 FOLDER = Path(__file__).parent
@@ -54,7 +59,12 @@ JOBS: dict[str, tuple[Script, dict[str, Any]]] = {
         {"recurse": "history"},
     ),
     "aborted": (script({"calls": [write("a.txt"), READ]}, {"say": "never"}), {}),
+    "signed": (
+        script({"calls": [write("a.txt")]}, {"say": "bye"}),
+        {"approvals": {"expires": "1h", "quorum": 2, "signed": "low"}},
+    ),
 }
+SIGNERS = [key_of("ann"), key_of("bob")]
 
 
 async def steer(name: str, job: Job) -> None:
@@ -68,9 +78,27 @@ async def steer(name: str, job: Job) -> None:
             await job.inject("a last word", by="recorder")
             await job.abort(by="recorder", reason="recorded")
             continue
+        if name == "signed":
+            await sign(job, event.data["approval_id"])
+            continue
         choice = choices.pop(0)
         edited = {"path": "edited.txt", "content": "edited"} if choice == "edit" else None
         await job.decide(event.data["approval_id"], choice, edited_arguments=edited, by="recorder")
+
+
+async def sign(job: Job, approval: str) -> None:
+    """Decide by signatures, the first of which is none."""
+    stranger = dataclasses.replace(key_of("eve"), by="ann")
+    with contextlib.suppress(DecisionRefused):
+        await job.decide(approval, "approve", sign=stranger)
+    for key in SIGNERS:
+        await job.decide(approval, "approve", sign=key)
+
+
+def public_keys(folder: Path) -> ApproverKeys:
+    """Write the signers' public keys down."""
+    write_keys(folder / "keys", *map(public_key, SIGNERS))
+    return ApproverKeys(folder / "keys")
 
 
 def without_place(value: Any) -> Any:
@@ -90,13 +118,20 @@ async def record(name: str, loom: Loom, folder: Path) -> None:
     (workdir / "there.txt").write_text("something\n")
     async with running(told) as url:
         environment = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
-        runtime = Runtime(loom.store, ToolRegistry.load(), folder, environment=environment)
-        async with make_worker(loom.client, runtime, QUEUE):
+        async with (
+            Runtime(
+                loom.store,
+                ToolRegistry.load(),
+                folder,
+                environment=environment,
+                approver_keys=public_keys(folder),
+            ) as runtime,
+            make_worker(loom.client, runtime, QUEUE),
+        ):
             agent = Agent(name=name, model="scripted", tools=["read_file", "write_file"], **fields)
             job = await loom.start(agent, "do it", workdir=workdir, job=f"recorded-{name}")
             await steer(name, job)
             result = await job.result()
-        await runtime.close()
     runs = [without_place(json.loads(history.to_json())) for history in await histories(loom.client, job.id)]
     row = await loom.store.read(lambda tx: tx.job(job.id))
     assert row is not None

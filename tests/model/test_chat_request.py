@@ -108,7 +108,7 @@ def test_what_is_missing_is_told_and_a_secret_is_not(model: str, env: dict[str, 
 
 
 @given(
-    events=st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n"), min_size=1), max_size=5),
+    events=st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1), max_size=5),
     end=st.sampled_from(["\n", "\r\n", "\r"]),
     data=st.data(),
 )

@@ -12,11 +12,13 @@ from typing import Any
 
 import httpx2
 import openai
+import psutil
 import pytest
 
 from loom_client.fake_model import FakeModel, load_script, running
 from loom_dsl.errors import ConfigurationError, DocumentError, NotFoundError
 from loom_dsl.script import Script
+from tests.support.waiting import PATIENCE, eventually
 
 USER = {"role": "user", "content": "hi"}
 
@@ -39,7 +41,7 @@ def tool(id: str, content: str = "done") -> dict[str, Any]:
 
 @asynccontextmanager
 async def post(model: FakeModel) -> AsyncIterator[Any]:
-    async with running(model) as url, httpx2.AsyncClient(trust_env=False, timeout=5) as client:
+    async with running(model) as url, httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
 
         async def call(*messages: dict[str, Any], **fields: Any) -> httpx2.Response:
             headers = fields.pop("headers", {})
@@ -232,12 +234,11 @@ async def test_a_malformed_stream_holds_an_event_that_is_not_json() -> None:
 
 
 async def test_a_hanging_model_does_not_keep_the_server_from_stopping() -> None:
-    started = time.monotonic()
-    async with post(FakeModel(script({"hang": True}))) as call:
+    model = FakeModel(script({"hang": True}))
+    async with post(model) as call:
         task = asyncio.create_task(call())
-        await asyncio.sleep(0.2)
+        await eventually(lambda: model.count)
         assert not task.done()
-    assert time.monotonic() - started < 2
     with pytest.raises(httpx2.HTTPError):
         await task
 
@@ -247,7 +248,7 @@ async def test_delays_are_between_the_pieces() -> None:
         started = time.monotonic()
         assert (await call(stream=True)).status_code == 200
         # Role, three pieces, reason and end: six events, five delays.
-        assert 0.2 <= time.monotonic() - started < 1.5
+        assert time.monotonic() - started >= 0.2
 
 
 async def test_an_address_in_use_is_told_with_what_to_do() -> None:
@@ -274,13 +275,28 @@ async def test_the_module_serves_a_file_as_a_process_and_stops_on_a_signal(tmp_p
     )
     assert process.stdout is not None
     try:
-        url = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
-        async with httpx2.AsyncClient(trust_env=False, timeout=10) as client:
+        url = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode().strip()
+        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             answer = await client.post(f"{url}/chat/completions", json={"model": "m", "messages": [USER]})
         assert answer.json()["choices"][0]["message"]["content"] == "from a file"
         process.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(process.wait(), 5) == 0
+        assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_a_server_that_has_stopped_holds_no_connection_of_a_request_that_it_cut_off() -> None:
+    model = FakeModel(script({"hang": True}))
+    async with running(model) as url:
+        port = httpx2.URL(url).port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = json.dumps({"model": "m", "messages": [USER]})
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: here\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(f"{head}{body}".encode())
+        await eventually(lambda: model.count)
+    assert [each for each in psutil.Process().net_connections("tcp") if each.laddr.port == port] == []
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()

@@ -15,7 +15,7 @@ from loom_client.dev_file import DevServerSettings
 from loom_client.dev_server import DevServer
 from loom_dsl.errors import ConfigurationError
 from tests.support.server import server_processes, small_server
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.server
 
@@ -56,7 +56,7 @@ async def test_starting_a_running_server_changes_nothing(own_server: DevServer) 
 
 
 def fetched(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         return bytes(answer.read())
 
 
@@ -153,7 +153,7 @@ async def test_wait_tells_that_a_server_ended_by_itself(own_server: DevServer) -
     waiting = asyncio.create_task(own_server.wait())
     _, temporal = server_processes(own_server)
     temporal.kill()
-    assert await asyncio.wait_for(waiting, 5) == 128 + 9
+    assert await asyncio.wait_for(waiting, PATIENCE) == 128 + 9
 
 
 @pytest.mark.parametrize(("stock", "tuned"), [(False, True), (True, False)])
@@ -191,14 +191,14 @@ async def test_no_server_outlives_a_starter_that_is_killed(tmp_path: Path) -> No
     finally:
         starter.kill()
         await starter.communicate()
-    await eventually(lambda: not any(process.is_running() for process in family), 15)
+    await eventually(lambda: not any(process.is_running() for process in family))
 
 
 @pytest.mark.crash
 async def test_no_server_outlives_a_killed_guardian(own_server: DevServer) -> None:
     guardian, temporal = server_processes(own_server)
     guardian.kill()
-    await eventually(lambda: not temporal.is_running() or temporal.status() == psutil.STATUS_ZOMBIE, 5)
+    await eventually(lambda: not temporal.is_running() or temporal.status() == psutil.STATUS_ZOMBIE)
 
 
 def test_settings_are_those_of_the_dev_file() -> None:

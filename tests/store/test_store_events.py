@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from loom_dsl.errors import BlobMissing
 from loom_dsl.events import EventType, decode
-from loom_store import Store
 from loom_store.packing import pack, unpack
+from loom_store.store import Store
 
 
 @pytest.fixture

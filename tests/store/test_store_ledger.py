@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, SessionBusy
-from loom_store import ApprovalRow, Effect, EffectStatus, Store
 from loom_store import effects as effects_module
+from loom_store.rows import ApprovalRow, Effect, EffectStatus
+from loom_store.store import Store
 
 A, B = "a" * 64, "b" * 64
 T0 = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
@@ -30,7 +31,9 @@ def settle(store: Store, status: EffectStatus, result: str | None = None, note: 
     store.write_sync(lambda tx: tx.settle_effect("j/1/call", status, result, note))
 
 
-def create_job(store: Store, job: str = "j", task: str = "do it", session: str = "s") -> bool:
+def create_job(
+    store: Store, job: str = "j", task: str = "do it", session: str = "s", created_at: datetime | float = T0
+) -> bool:
     return store.write_sync(
         lambda tx: tx.create_job(
             job,
@@ -41,7 +44,7 @@ def create_job(store: Store, job: str = "j", task: str = "do it", session: str =
             workdir="/w",
             namespace="default",
             task_queue="loom",
-            created_at=T0,
+            created_at=created_at,
         )
     )
 
@@ -227,12 +230,39 @@ def test_jobs_are_listed_with_the_newest_first(store: Store) -> None:
     assert store.read_sync(lambda tx: tx.job("only-events")) is None
 
 
+def test_the_jobs_below_a_job_are_listed_by_their_ids(store: Store) -> None:
+    for name in ("a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
+        create_job(store, name)
+
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs_below("a"))] == ["a.kid.1", "a.kid.1.sub.1"]
+    assert store.read_sync(lambda tx: tx.jobs_below("nobody")) == []
+
+
+def test_approvals_of_a_job_are_listed_with_those_below_it(store: Store) -> None:
+    create_job(store, "a.older")  # it was there before, so it is nobody's child
+    for name in ("a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
+        create_job(store, name, created_at=2e9)
+    for name in ("a.older", "a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
+        asked = approval(f"ap_{name}", job=name)
+        store.write_sync(lambda tx, asked=asked: tx.upsert_approval(asked))  # type: ignore[misc]
+    store.write_sync(lambda tx: tx.decide_approval("ap_a.kid.1", "approved"))
+
+    def listed(**wanted: Any) -> list[str]:
+        return sorted(row["job"] for row in store.read_sync(lambda tx: tx.approvals(below=True, **wanted)))
+
+    assert listed(job="a") == ["a", "a.kid.1", "a.kid.1.sub.1"]
+    assert listed(job="a", status="pending") == ["a", "a.kid.1.sub.1"]
+    assert listed(job="a.kid.1") == ["a.kid.1", "a.kid.1.sub.1"]
+    assert listed(job="nobody") == []
+    assert len(listed()) == 8
+
+
 def test_updating_what_is_not_there_is_refused(store: Store) -> None:
     with pytest.raises(NotFoundError, match="no job 'j'"):
         store.write_sync(lambda tx: tx.update_job("j", state="idle"))
     create_job(store)
-    with pytest.raises(TypeError, match="no field plan"):
-        store.write_sync(lambda tx: tx.update_job("j", plan=B))
+    with pytest.raises(TypeError, match="no field agent"):
+        store.write_sync(lambda tx: tx.update_job("j", agent="x"))
 
 
 def test_a_time_without_a_zone_is_refused(store: Store) -> None:

@@ -17,10 +17,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from loom_dsl.errors import ConfigurationError, StoreError, StoreMissing, StoreTooNew
-from loom_store import Store, default_store_path
-from loom_store.location import parse_location
+from loom_store.location import default_store_path, parse_location
 from loom_store.migrate import HEAD, VERSION_TABLE, alembic_config
+from loom_store.store import Store
 from loom_store.tables import metadata
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 AS_ORDINARY_USER = """
 import os, sys, tempfile
 from loom_dsl.errors import LoomError
-from loom_store import Store
+from loom_store.store import Store
 with tempfile.TemporaryDirectory() as own, Store.open(own + "/loom.db") as store:
     store.write_sync(lambda tx: tx.put_blob(b"x"))
 if os.getuid() == 0:
@@ -46,7 +47,7 @@ except LoomError as error:
 def run(code: str, *arguments: str) -> str:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -210,7 +211,8 @@ def test_the_migrations_lead_to_the_tables_and_to_the_revision_that_the_code_nam
 def test_an_up_to_date_store_opens_without_alembic(tmp_path: Path) -> None:
     path = tmp_path / "loom.db"
     Store.open(path).close()
-    code = "import sys; from loom_store import Store; Store.open(sys.argv[1]).close(); print('alembic' in sys.modules)"
+    code = "import sys; from loom_store.store import Store; Store.open(sys.argv[1]).close(); "
+    code += "print('alembic' in sys.modules)"
     assert run(code, str(path)) == "False\n"
 
 
@@ -218,7 +220,7 @@ def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path)
     path = tmp_path / "loom.db"
     code = """
 import sys
-from loom_store import Store
+from loom_store.store import Store
 import alembic.command
 print("ready", flush=True)
 sys.stdin.readline()
@@ -240,7 +242,7 @@ with Store.open(sys.argv[1]) as store:
     for opener in openers:
         assert opener.stdout is not None
         assert opener.stdout.readline() == "ready\n"
-    results = [opener.communicate("go\n", timeout=60) for opener in openers]
+    results = [opener.communicate("go\n", timeout=PATIENCE) for opener in openers]
 
     assert [error for _, error in results] == [""] * 4
     assert sorted(told for told, _ in results) == [f"({n}, 1)\n" for n in (1, 2, 3, 4)]

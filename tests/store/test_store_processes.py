@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loom_store import Store
+from loom_store.store import Store
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import sys
-from loom_store import NewEntry, Store
+from loom_store.rows import NewEntry
+from loom_store.store import Store
 path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Store.open(path) as store:
     print("ready", flush=True)
@@ -68,7 +70,7 @@ def test_a_reader_beside_two_writers_sees_every_event_once_and_in_order(tmp_path
             seen += store.read_sync(lambda tx, after=after: tx.read_events("j", after, 100))
             polls += 1
             assert polls < 100_000
-        told = [writer.communicate(timeout=60)[0].splitlines() for writer in writers]
+        told = [writer.communicate(timeout=PATIENCE)[0].splitlines() for writer in writers]
 
         assert [offset for offset, _ in seen] == list(range(1, 361))
         for name, lines in zip("ab", told, strict=True):
@@ -94,7 +96,7 @@ def test_a_killed_writer_leaves_all_that_it_acknowledged_and_nothing_by_halves(t
     acknowledged = [writer.stdout.readline() for _ in range(after)]
     writer.send_signal(signal.SIGKILL)
     acknowledged += [line for line in writer.stdout if line.endswith("\n")]
-    writer.communicate(timeout=20)
+    writer.communicate(timeout=PATIENCE)
 
     with Store.open(path) as store:
         assert store.read_sync(lambda tx: tx.check_integrity()) == []

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from loom_dsl.errors import BlobMissing, NotFoundError
-from loom_store import ApprovalRow, NewEntry, Pruned, Store, Transaction
+from loom_store.retention import Pruned
+from loom_store.rows import ApprovalRow, NewEntry
+from loom_store.store import Store
+from loom_store.transaction import Transaction
 
 DAY = timedelta(days=1)
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from loom_dsl.tools import Reconciliation, ToolContext, tool
+from tests.support.waiting import PATIENCE
 
 LEDGER, BEGUN, HOLD, CRASH = "ledger", "begun", "hold", "crash"
-_PATIENCE = 60.0
 
 
 def lines(folder: Path, name: str = LEDGER) -> list[str]:
@@ -34,7 +34,7 @@ def _write(context: ToolContext, name: str, text: str) -> None:
 
 
 def _held(context: ToolContext) -> Iterator[None]:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + PATIENCE
     while (context.working_dir / HOLD).exists() and time.monotonic() < end and not context.cancelled():
         yield
 

@@ -6,6 +6,8 @@ import sys
 
 import psutil
 
+from tests.support.waiting import PATIENCE
+
 
 def children_left() -> list[str]:
     """End the processes that this one started and did not end; their command lines."""
@@ -17,7 +19,7 @@ def children_left() -> list[str]:
             if child.status() == psutil.STATUS_ZOMBIE or "resource_tracker" in line:
                 continue
             child.kill()
-            child.wait(5)
+            child.wait(PATIENCE)
             left.append(f"{child.pid}: {line}")
         except psutil.NoSuchProcess:
             continue

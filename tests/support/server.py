@@ -44,7 +44,7 @@ async def create_namespace(client: Client, retention: timedelta = timedelta(days
     await client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=period)
     )
-    await eventually(lambda: _serves(client.service_client.config.target_host, name), 20)
+    await eventually(lambda: _serves(client.service_client.config.target_host, name))
     return name
 
 

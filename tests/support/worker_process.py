@@ -18,7 +18,7 @@ import psutil
 
 from loom_client import guardian
 from loom_client.settings import Settings
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from worker import serve
 
 READY = "the worker is ready"
@@ -35,6 +35,8 @@ class WorkerProcess:
         folder: Where its log goes; working directories lie below.
         environment: More variables for it.
         tools: Modules of tools that it loads.
+        activities: How many it runs at once. With one, it asks for no further work while a tool runs.
+        webhooks: The file of webhooks.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class WorkerProcess:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         tools: Sequence[str] = TOOLS,
+        activities: int = 100,
+        webhooks: Path | None = None,
     ) -> None:
         self._options = {
             "address": settings.address,
@@ -52,6 +56,8 @@ class WorkerProcess:
             "store": str(settings.store),
             "root": str(folder),
             "tools": list(tools),
+            "max_concurrent_activities": activities,
+            "webhooks": str(webhooks) if webhooks else None,
         }
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
@@ -76,7 +82,7 @@ class WorkerProcess:
                 env=self._environment,
                 start_new_session=True,
             )
-        await eventually(lambda: self._is_ready(before), 60)
+        await eventually(lambda: self._is_ready(before))
         return self
 
     def kill(self) -> float:
@@ -87,16 +93,16 @@ class WorkerProcess:
         moment = time.monotonic()
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        psutil.wait_procs(worker, timeout=10)
+        psutil.wait_procs(worker, timeout=PATIENCE)
         assert process.stdin is not None
         process.stdin.close()
         return moment
 
-    async def ended(self, within: float = 30) -> int:
+    async def ended(self) -> int:
         """Wait until it ends by itself; its exit status, 128 + n when signal n ended it."""
         process = self._process
         assert process is not None, "the worker does not run"
-        await eventually(lambda: process.poll() is not None, within)
+        await eventually(lambda: process.poll() is not None)
         self._process = None
         assert process.stdin is not None
         process.stdin.close()
@@ -112,7 +118,7 @@ class WorkerProcess:
         return await self.start()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:  # one that ended by itself has said so
             self.kill()
 
     def _said(self) -> str:
@@ -128,7 +134,7 @@ class WorkerProcess:
 def main() -> None:
     """Be the worker."""
     options: dict[str, Any] = json.loads(sys.argv[1])
-    options["root"] = Path(options["root"])
+    options |= {name: Path(options[name]) for name in ("root", "webhooks") if options[name]}
     asyncio.run(serve(**options, ready=READY))
     # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
     os._exit(0)

@@ -1,7 +1,5 @@
 """Arithmetic for models."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,10 +82,8 @@ def test_what_is_not_arithmetic_is_told(expression: str, words: str) -> None:
 
 @pytest.mark.parametrize("expression", ["*".join(["9**4000"] * 60), "(9**4000)**4000", "factorial(1000)*" * 50 + "1"])
 def test_large_numbers_are_refused_before_they_are_computed(expression: str) -> None:
-    started = time.perf_counter()
-    with pytest.raises(ToolError):
+    with pytest.raises(ToolError, match="too many digits"):
         calculator(expression=expression)
-    assert time.perf_counter() - started < 0.2
 
 
 @given(st.text(alphabet="0123456789.+-*/%() ,esqrtminpi", max_size=40))

@@ -85,7 +85,8 @@ def test_strange_text_is_read(call: Call, tmp_path: Path, data: bytes, words: st
     [
         ("none", "no such file or directory; use glob"),
         ("d", "is a directory; use glob"),
-        ("picture.png", "binary file"),
+        ("picture.png", "an image .* not known to take images"),
+        ("program", "binary file"),
         ("../x", "outside the working directory"),
         ("/etc/passwd", "outside the working directory"),
         ("", "not a path"),
@@ -94,6 +95,7 @@ def test_strange_text_is_read(call: Call, tmp_path: Path, data: bytes, words: st
 def test_what_cannot_be_read_is_told(call: Call, tmp_path: Path, path: str, words: str) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0")
+    (tmp_path / "program").write_bytes(b"\x7fELF\0\0\0")
     with pytest.raises((ToolError, PermissionDenied), match=words):
         call("read_file", path=path)
 

@@ -55,11 +55,14 @@ def registry(place: Path) -> ToolRegistry:
 
 def test_the_builtin_tools_are_those_of_this_release() -> None:
     names = [made.name for made in BUILTIN_TOOLS]
-    assert sorted(names) == ["calculator", "edit_file", "glob", "grep", "read_file", "write_file"]
+    files = {"read_file", "write_file", "edit_file", "delete_file", "glob", "grep", "file_search"}
+    assert {*files, "calculator", "todo", "network_request", "read_output"} <= set(names)
     quick = {made.name for made in BUILTIN_TOOLS if made.quick}
-    assert quick == {"read_file", "glob", "calculator"}
+    assert quick == {"read_file", "glob", "file_search", "calculator", "todo", "read_output"}
     safe = {made.name for made in BUILTIN_TOOLS if made.concurrency_safe}
-    assert safe == {"read_file", "glob", "grep", "calculator"}
+    assert safe == {"read_file", "glob", "grep", "file_search", "calculator", "read_output"}
+    asks = {made.name for made in BUILTIN_TOOLS if not made.read_only}
+    assert {"write_file", "edit_file", "delete_file", "network_request", "execute_bash", "python_repl"} <= asks
     assert all(made.description and made.summarise for made in BUILTIN_TOOLS)
     for made in BUILTIN_TOOLS:
         assert all("description" in member for member in made.parameters["properties"].values()), made.name
@@ -94,7 +97,7 @@ def test_the_list_holds_what_can_be_used(registry: ToolRegistry) -> None:
         ("read_fil", r"no built-in tool 'read_fil'; did you mean 'own_tools_a:read_file' or 'read_file'"),
         ("lookup", r"did you mean 'own_tools_a:lookup'"),
         ("own_tools_a:lokup", r"'own_tools_a' has no tool 'lokup'; did you mean 'own_tools_a:lookup'"),
-        ("zzz", r"there are: calculator, edit_file"),
+        ("zzz", r"there are: calculator, delete_file, edit_file"),
         ("os:system", r"does not list the module 'os' .it lists: own_tools_a.*--tools os"),
         ("own_tools_a:system", "has no tool 'system'"),
         ("own_tools_a:getcwd", "has no tool 'getcwd'"),
@@ -133,7 +136,7 @@ def test_without_builtins_there_are_none() -> None:
     [
         ("absent_tools_b", None, "--tools absent_tools_b: there is no module 'absent_tools_b'"),
         ("absent_tools_b.sub", None, "there is no module 'absent_tools_b'"),
-        ("my_tools.py", None, "there is no module 'my_tools'"),
+        ("my_tools.py", None, "there is no module 'my_tools'.*write it as in an import: --tools my_tools$"),
         ("my-tools", None, "not a module's name"),
         ("../tools", None, "not a module's name"),
         ("tools_c", "import numpy_is_not_here", r"it imports 'numpy_is_not_here', which is not installed .*line 1"),

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from activities.listing import Entry
 from activities.openat import native_support
-from activities.workspace import Entry, Workspace
+from activities.workspace import Workspace
 from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, ToolError
 
 WAYS = [

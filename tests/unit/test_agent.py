@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loom_dsl.agent import Agent, Approvals, Limits, call_name, load_agent, tool_reference
+from loom_dsl.agent import Agent, Limits, call_name, load_agent, tool_reference
+from loom_dsl.approval_policy import Approvals
 from loom_dsl.errors import DocumentError, ToolDeclarationError
-from loom_dsl.permissions import Permissions
+from loom_dsl.permission_lists import Permissions
 from loom_dsl.tools import tool
 
 TEXT = """\
@@ -75,9 +76,13 @@ def test_the_plan_data_has_all_defaults_and_reads_back_as_the_same_agent() -> No
         "max_run_duration": None,
         "max_cost_usd": None,
         "max_context_tokens": 200_000,
+        "calls": {},
         "max_concurrency": 10,
     }
-    assert data["approvals"] == {"expires": "never", "on_expiry": "deny"}
+    assert data["approvals"] == {
+        "expires": "never", "on_expiry": "deny", "remind": None, "escalate": [], "approvers": [], "quorum": 1,
+        "four_eyes": False, "signed": None,
+    }  # fmt: skip
     assert Agent.from_plan_data(data) == agent
     assert Agent.from_plan_data(load_agent(TEXT, "a.yaml", ENVIRONMENT).to_plan_data()).digest != agent.digest
 
@@ -124,7 +129,7 @@ def test_permissions_are_also_a_flat_map() -> None:
         ),
         ("temperature: 0.2", "stream: false", "a.yaml:9:13: L004 `parameters`: stream cannot be set here"),
         ("24h", "tomorrow", "a.yaml:10:22: L004 `approvals.expires`: 'tomorrow' is not a duration"),
-        ("halt", "stop", "a.yaml:10:38: L004 `approvals.on_expiry`: should be 'deny', 'allow' or 'halt', not 'stop'"),
+        ("halt", "stop", "a.yaml:10:38: L004 `approvals.on_expiry`: should be 'deny', 'allow', 'halt' or 'escalate',"),
         ("recurse: adaptive", "recurse: never", "a.yaml:11:10: L004 `recurse`: should be 'per_turn', 'adaptive' or"),
         ("kind: agent", "kind: graph", "a.yaml:2:7: L006 unknown kind 'graph'"),
     ],

@@ -4,18 +4,21 @@ from contextlib import aclosing
 
 import pytest
 
-from benchmarks import starting, weight
+from benchmarks import calls, language, starting, waiting, weight
+from benchmarks.graphs import chain
 from benchmarks.loop import Steps
 from benchmarks.report import Table, aim
 from benchmarks.speed import LANES
 from benchmarks.tools import text_of
 from benchmarks.workload import Workload, script
 from loom_client.fake_model import FakeModel, running
+from loom_dsl.compile import compile_graph
 from loom_dsl.document import load_document, validate_model
 from loom_dsl.errors import ModelRequestRefused
 from loom_dsl.script import Script
 
-WORKLOADS = [w for lane in LANES.values() for w in lane.workloads] + weight.WORKLOADS + starting.WORKLOADS
+WORKLOADS = [w for lane in LANES.values() for w in lane.workloads]
+WORKLOADS += [w for part in (weight, starting, calls, waiting) for w in part.WORKLOADS]
 
 
 def scripted(*workloads: Workload) -> Script:
@@ -49,6 +52,12 @@ async def test_a_workload_that_the_model_does_not_know_fails_instead_of_ending_e
     async with running(model) as url, plain_loop(url) as steps:
         with pytest.raises(ModelRequestRefused, match="404"):
             await steps.run(Workload(turns=2))
+
+
+def test_the_chain_of_the_benchmarks_is_a_graph_of_so_many_nodes() -> None:
+    plan = compile_graph(chain(20), "chain.yaml")
+    assert len(plan.bodies[plan.root].nodes) == 21
+    language._play(plan)
 
 
 def test_texts_have_their_size_and_differ_by_their_seed() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_dsl.agent import load_agent
+from loom_dsl.diagnostic import Diagnostic
 from loom_dsl.document import LARGEST_DOCUMENT, load_document, load_yaml, validate_model
-from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.errors import DocumentError
+from loom_dsl.webhooks import read_webhooks
 
 HEAD = "loom: 1\nkind: agent\n"
 AGENT = """\
@@ -122,13 +124,20 @@ def test_a_bad_document_is_refused_with_code_and_place(
         assert (found.line, found.column) == (line, column)
 
 
+def test_an_expression_between_braces_without_quotes_is_told_to_want_them() -> None:
+    for line in ("x: {end: ${nodes.a}}", "x: [1, ${nodes.a}]"):
+        with pytest.raises(DocumentError) as caught:
+            load_document(HEAD + line + "\n", "f.yaml")
+        assert caught.value.diagnostics[0].fix == 'between braces an expression stands in quotes: "${...}"'
+
+
 def test_a_billion_laughs_are_refused_at_once() -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 10))
     started = time.process_time()
 
     found = refusals(f"{HEAD}l0: &l0 [ha, ha]\n{layers}")[0]
 
-    assert (found.code, "over 10,000 values" in found.message) == ("L007", True)
+    assert (found.code, "over 50,000 values" in found.message) == ("L007", True)
     assert time.process_time() - started < 2
 
 
@@ -221,6 +230,14 @@ def test_all_findings_come_at_once_in_the_order_of_the_document() -> None:
         validate_model(load_document(HEAD + "tres: 1\ntrees: x\npaths: 3\n", "a.yaml"), Forest)
 
     assert [(d.code, d.line) for d in caught.value.diagnostics] == [("L002", 3), ("L004", 4), ("L004", 5)]
+
+
+def test_a_list_whose_member_is_wrong_is_not_also_called_too_short() -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_webhooks("loom: 1\nkind: webhooks\nendpoints:\n  - {name: a, url: 'htp://x', secret: A}\n", "w.yaml")
+    assert [(found.line, found.code) for found in caught.value.diagnostics] == [(4, "L004")]
+    with pytest.raises(DocumentError, match="`endpoints`: should have at least 1 members"):
+        read_webhooks("loom: 1\nkind: webhooks\nendpoints: []\n", "w.yaml")
 
 
 def test_the_reader_of_yaml_is_imported_only_by_those_who_read() -> None:

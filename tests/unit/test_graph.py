@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_dsl.graph import Activity, Graph, Next
+from loom_dsl.graph import Graph
 from loom_dsl.library import NAMES, shipped
+from loom_dsl.nodes_work import Activity
+from loom_dsl.parts import Next
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CONDITIONS = st.sampled_from(["result.ok", "input.n > 3", "has(nodes, 'a')"])
@@ -127,18 +129,17 @@ def test_the_targets_of_a_node_are_those_of_every_edge() -> None:
     [
         ({"activity": "x", "end": 1}, "this one is `activity` and `end`"),
         ({"activity": "x", "map": {"over": "input", "do": "g"}, "fail": "x"}, "`activity` and `map` and `fail`"),
-        ({"next": {"first": [{"to": "a"}], "all": ["b"]}}, "give one of them"),
+        ({"next": {"first": [{"to": "a"}], "all": ["b"]}}, "give one of the three"),
         ({"next": [{"if": "1 +", "to": "a"}]}, "is not an expression"),
         ({"next": [{"if": "resul.ok", "to": "a"}]}, "unknown name `resul`"),
         ({"activity": "x", "with": {"a": "${nope}"}}, "unknown name `nope`"),
         ({"activity": "x", "timeout": "soon"}, "is not a duration"),
         ({"activity": "x", "timeout": "11y"}, "is not a duration"),
         ({"activity": "x", "retry": {"attempts": 0}}, "greater than or equal to 1"),
-        ({"map": {"over": "input", "do": "g", "window": 1001}}, "less than or equal to 1000"),
+        ({"map": {"over": "input", "do": "g", "window": 1001}}, "a window has at most 1,000 items"),
         ({"map": {"over": "input +", "do": "g"}}, "is not an expression"),
         ({"map": {"over": "input", "do": "g", "barrier": {"at": "x", "key": "item."}}}, "is not an expression"),
         ({"approval": {"request": "${"}}, "is not closed"),
-        ({"write": {"turn_counter": 1}}, "a turn has no `turn_counter` that a node may write"),
         ({"max_visits": 0}, "greater than or equal to 1"),
         ({"state": "resting"}, "Input should be"),
         ({"activty": "x"}, "Extra inputs are not permitted"),
@@ -153,3 +154,13 @@ def test_a_wrong_node_is_refused(node: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_graph_is_its_own_dump(name: str) -> None:
     assert Graph.model_validate(shipped(name).dump()) == shipped(name)
+
+
+def test_a_detached_map_has_no_deadline_because_it_is_done_at_once() -> None:
+    item = {"nodes": {"z": {"end": None}}}
+    node = {"map": {"over": "[1]", "do": "item", "detach": True}, "next": "z"}
+    late = {"deadline": {"after": "1m", "to": "z"}}
+    head = {"name": "g", "graphs": {"item": item}}
+    with pytest.raises(ValidationError, match="done at once, so it has no `deadline`"):
+        Graph.model_validate({**head, "nodes": {"m": {**node, **late}, "z": {"end": None}}})
+    assert Graph.model_validate({**head, "nodes": {"m": {**node, "deadline": "never"}, "z": {"end": None}}})

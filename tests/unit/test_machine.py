@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom_dsl import machine
 from loom_dsl.commands import (
     ActivityDone,
     ActivityFailed,
@@ -15,6 +16,7 @@ from loom_dsl.commands import (
     Drained,
     Failure,
     Finish,
+    GoOn,
     Input,
     Proceed,
     RunActivity,
@@ -22,8 +24,10 @@ from loom_dsl.commands import (
     StartTimer,
     TimerFired,
     TurnEnded,
+    Yielded,
 )
-from loom_dsl.machine import MOST_STEPS, Machine
+from loom_dsl.graph import Graph
+from loom_dsl.machine import Machine
 from loom_dsl.machine_nodes import seconds_of
 from loom_dsl.machine_state import MachineState, Token, natural
 from loom_dsl.plan import Plan
@@ -88,8 +92,9 @@ class Driven:
 
     def store(self) -> None:
         """Finish what belongs to no token, such as flushes."""
-        for at in list(self.machine.side_work):
-            self.done(at)
+        while self.machine.side_work:
+            for at in list(self.machine.side_work):
+                self.done(at)
 
     def again(self) -> "Driven":
         raw = json.loads(json.dumps(self.machine.state.to_json()))
@@ -218,8 +223,9 @@ def test_a_failure_goes_where_catch_says_with_its_code(catch: dict[str, str], en
 
 def test_a_failure_that_nobody_catches_fails_the_job_and_is_told() -> None:
     outcome = run(plan_of({"a": {"activity": "fail", "catch": {"other": "b"}, "next": "b"}, "b": {"end": None}}))
-    assert outcome.failure == Failure(code="broken", message="it broke")
-    assert of_type(outcome, "error") == [{"t": "error", "n": 0, "error": "broken", "message": "it broke"}]
+    why = "node `a`: it broke"
+    assert outcome.failure == Failure(code="broken", message=why)
+    assert of_type(outcome, "error") == [{"t": "error", "n": 0, "error": "broken", "message": why}]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_a_failure_that_nobody_catches_fails_the_job_and_is_told() -> None:
         {"activity": "echo", "timeout": "${input.nothing}"},
         {"activity": "echo", "timeout": "${input.n - 3}"},
         {"activity": "echo", "timeout": "${input.huge}"},
-        {"activity": "echo", "timeout": 0},
+        {"activity": "echo", "timeout": "${input.n * 0}"},
         {"activity": "echo", "next": [{"if": "result.missing", "to": "done"}]},
         {"activity": "echo", "next": [{"if": "false", "to": "done"}]},
         {"activity": "echo", "emit": {"progress": {"x": "${input.missing}"}}},
@@ -252,7 +258,7 @@ def test_a_failure_that_nobody_catches_fails_the_job_and_is_told() -> None:
     ],
 )
 def test_what_cannot_be_computed_fails_its_node_and_can_be_caught(node: dict[str, Any]) -> None:
-    given = {"n": 3, "text": "soon", "nothing": None, "huge": 1e300, "many": list(range(1001))}
+    given = {"n": 3, "text": "soon", "nothing": None, "huge": 1e300, "many": list(range(20_001))}
     nodes = {
         "a": {"next": "done", **node, "catch": {"expression_error": "caught"}},
         "caught": {"end": "${result.code}"},
@@ -305,7 +311,7 @@ def test_the_deadline_of_an_approval_takes_its_edge_when_nobody_decides() -> Non
 def test_a_deadline_survives_continue_as_new_as_a_time() -> None:
     nodes = {"ask": {"approval": {"request": 1}, "deadline": {"after": "1m", "to": "done"}, "next": "done"}}
     driven = Driven(plan_of({**nodes, "done": DONE}))
-    driven.done("~announce/ask#1")
+    driven.store()
     assert Drained() in driven.feed(Drain(now=NOW + 10))
     again = driven.again()
     assert [c for c in again.commands if isinstance(c, StartTimer)] == [StartTimer(at="ask#1", when=NOW + 60)]
@@ -347,8 +353,31 @@ def test_a_ring_of_exhausted_nodes_fails_instead_of_turning_for_ever() -> None:
         {"a": {"next": ["a", "b"]}, "b": {"next": "b"}},
     ],
 )
-def test_a_graph_that_only_goes_round_in_circles_ends(nodes: dict[str, Any]) -> None:
-    assert failure(nodes) == ("endless_loop", f"over {MOST_STEPS} nodes were entered in one step")
+def test_a_graph_that_only_goes_round_in_circles_ends(nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_STEPS", 5_000)
+    assert failure(nodes) == ("endless_loop", "over 5000 nodes were entered while nothing happened outside")
+
+
+def test_after_many_nodes_the_driver_gets_a_moment() -> None:
+    body = {"add": {"set": {"n": 1}, "next": "z"}, "z": {"end": None}}
+    document = {
+        "name": "main",
+        "state": {"n": {"type": "int", "reduce": "add"}},
+        "nodes": {
+            "a": {"loop": {"do": "body", "until": "index >= 1499", "max": 5000}, "next": "z"},
+            "z": {"end": "${state.n}"},
+        },
+        "graphs": {"body": {"nodes": body}},
+    }
+    driven = Driven(Plan("main", {"main": Graph.model_validate(document)}, {}))
+    moments = 0
+    while any(isinstance(command, Yielded) for command in driven.commands):
+        moments += 1
+        driven.commands.clear()
+        driven.feed(GoOn(now=NOW))
+    assert moments > 2
+    driven.store()
+    assert driven.commands[-1] == Finish(result=1500)
 
 
 # -- parallel branches -------------------------------------------------------------------------------------------------
@@ -366,13 +395,13 @@ def test_a_parallel_split_runs_every_branch_and_ends_when_the_last_one_has() -> 
     assert (outcome.over, outcome.result, outcome.failure) == (True, None, None)
 
 
-def test_the_first_branch_that_reaches_an_end_ends_the_job_and_cancels_the_others() -> None:
+def test_the_first_branch_that_reaches_a_terminating_end_ends_the_job_and_cancels_the_others() -> None:
     nodes = {
         "a": {"next": ["b", "c", "ask"]},
         "b": {"activity": "echo", "next": "z"},
-        "z": {"end": "b was first"},
+        "z": {"end": "b was first", "terminate": True},
         "c": {"activity": "echo", "next": "y"},
-        "y": {"end": "c was first"},
+        "y": {"end": "c was first", "terminate": True},
         "ask": {"approval": {"request": 1}, "next": "y"},
     }
     sim = simulate(plan_of(nodes))
@@ -384,11 +413,13 @@ def test_the_first_branch_that_reaches_an_end_ends_the_job_and_cancels_the_other
 
 
 def test_a_job_ends_only_when_what_was_cancelled_has_reported() -> None:
-    nodes = {"a": {"next": ["b", "c"]}, "b": {"activity": "x", "next": "z"}, "c": {"activity": "x"}, "z": {"end": 1}}
+    nodes = {"a": {"next": ["b", "c"]}, "b": {"activity": "x", "next": "z"}, "c": {"activity": "x"},
+             "z": {"end": 1, "terminate": True}}  # fmt: skip
     driven = Driven(plan_of(nodes))
     driven.done("b#1")
     assert not any(isinstance(command, Finish) for command in driven.commands)
     driven.failed("c#1", "cancelled")
+    driven.store()
     assert isinstance(driven.commands[-1], Finish)
 
 
@@ -400,7 +431,7 @@ def test_a_turn_ends_only_when_what_was_cancelled_has_reported(reports: bool) ->
         "b": {"activity": "x", "next": "again"},
         "c": {"activity": "x", "next": "z"},
         "again": {"recurse": {}},
-        "z": {"end": "${nodes.c}"},
+        "z": {"end": "${nodes.c}", "terminate": True},
     }
     driven = Driven(plan_of(nodes), MachineState(turn=TurnState.initial(JOB)))
     driven.done("b#1")
@@ -496,6 +527,8 @@ def test_time_never_goes_back() -> None:
     driven = Driven(plan_of({"a": {"activity": "x", "next": "b"}, "b": {"end": "${run.now}"}}))
     driven.feed(TimerFired(now=NOW + 5, at=""))
     driven.feed(ActivityDone(now=NOW - 5, at="a#1", result=None))
+    driven.now = NOW - 5
+    driven.store()
     assert driven.commands[-1] == Finish(result=NOW + 5)
 
 
@@ -536,7 +569,7 @@ def test_an_ending_that_falls_into_a_drain_is_finished_by_the_next_run() -> None
     assert isinstance(driven.commands[-1], Drained)
     again = driven.again()
     again.store()
-    assert again.commands[-1] == Failure(code="broken", message="it broke")
+    assert again.commands[-1] == Failure(code="broken", message="node `a`: it broke")
 
 
 # -- laws over random graphs -------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from loom_dsl.commands import (
 )
 from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState
-from loom_dsl.outbox import URGENT, Outbox
-from tests.support.simulated import JOB, plan_of
+from loom_dsl.outbox import LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT, URGENT, Outbox
+from tests.support.simulated import JOB, plan_of, simulate
 
 
 def event(number: int, kind: str = "progress") -> dict[str, Any]:
@@ -49,6 +49,73 @@ def test_what_a_failed_activity_carried_travels_again_as_it_was() -> None:
     assert outbox.attach("b#1") == [*first, [1, [event(1)]]]
     outbox.acknowledge("b#1")
     assert outbox.waiting() == []
+
+
+def large(number: int, size: int) -> dict[str, Any]:
+    return {**event(number), "text": "ä" * (size // 6)}
+
+
+def test_no_activity_carries_more_than_the_engine_takes_and_the_oldest_goes_first() -> None:
+    outbox = Outbox()
+    for number in range(40):
+        outbox.add(large(number, 100_000))
+    carried: list[int] = []
+    for at in range(40):
+        batches = outbox.attach(f"a#{at}")
+        assert len(json.dumps(batches)) <= MOST_CARRIED
+        in_flight = {number for numbers in outbox.attached.values() for number in numbers}
+        assert sum(len(json.dumps(batch)) for batch in outbox.batches if batch[0] in in_flight) <= MOST_IN_FLIGHT
+        if not batches:
+            assert outbox.ready() == []
+            for name in list(outbox.attached):
+                outbox.acknowledge(name)
+        carried += [one["number"] for _, events in batches for one in events]
+    assert carried == list(range(40))
+    assert outbox.waiting() == []
+
+
+def test_a_batch_that_was_cut_off_keeps_its_number_when_it_travels_again() -> None:
+    outbox = Outbox()
+    for number in range(6):
+        outbox.add(large(number, 100_000))
+    first = outbox.attach("a#1")
+    outbox.take_back("a#1")
+    outbox.add(event(6))
+    assert outbox.attach("b#1")[: len(first)] == first
+    assert [batch[0] for batch in Outbox.from_json(outbox.to_json()).waiting()] == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"text": "x" * 3_000_000},
+        {"request": {"list": [["x" * 1_000] * 1_000] * 10, "ä" * 1_000: {"deep": {"er": {"still": [1]}}}}},
+        {f"key{number}": "x" * 1_000 for number in range(10_000)},
+    ],
+)
+def test_an_event_that_nobody_could_carry_is_cut_and_says_so(data: dict[str, Any]) -> None:
+    outbox = Outbox()
+    outbox.add({**event(0, "approval_requested"), **data})
+    outbox.add(event(1))
+    ((_, events),) = outbox.attach("a#1")
+    assert len(json.dumps(events)) < LARGEST_BATCH
+    assert (events[0]["t"], events[0]["cut"], events[1]) == ("approval_requested", True, event(1))
+
+
+def test_what_waits_is_stored_before_a_turn_ends_with_too_much_of_it() -> None:
+    emits = {"emit": {"progress": {"tool_call_id": "x", "content": "${input}"}}}
+    nodes: dict[str, Any] = {"a": {"activity": "echo", "next": "n0"}}
+    nodes |= {f"n{index}": {**emits, "next": f"n{index + 1}"} for index in range(300)}
+    nodes["n300"] = {"activity": "echo", "next": "z"}
+    simulation = simulate(plan_of({**nodes, "z": {"end": 1}}), input="x" * 4_000, steps_per_run=1)
+    sizes = []
+    while simulation.step():
+        if simulation.outcome.runs > len(sizes) + 1:
+            sizes.append(len(json.dumps(simulation.machine.state.outbox.to_json())))
+    assert simulation.outcome.result == 1
+    assert len(sizes) > 0
+    assert max(sizes) <= LARGEST_BATCH + 1_000
+    assert len([one for one in simulation.outcome.events if one["t"] == "progress"]) == 300
 
 
 @pytest.mark.parametrize("kind", sorted(URGENT))
@@ -157,7 +224,7 @@ class Worked:
         self.machine = Machine(self.plan, state, JOB)
         tell = self.machine.emit
 
-        def emit(kind: str, **data: Any) -> None:
+        def emit(kind: str, /, **data: Any) -> None:
             self.emitted[kind] += 1
             tell(kind, **data)
 
@@ -231,10 +298,10 @@ def test_an_activity_that_only_looks_carries_nothing() -> None:
 
 
 def test_nothing_is_flushed_between_two_runs() -> None:
-    nodes = {"a": {"activity": "x", "next": "b"}, "b": {"emit": {"warning": {}}, "end": 1}}
+    nodes = {"a": {"activity": "x", "next": "b"}, "b": {"emit": {"warning": {}}, "activity": "x"}}
     machine = Machine(plan_of(nodes), MachineState(), JOB)
     machine.feed(Started(now=1.0))
     machine.emit("warning", code="x")
     assert machine.feed(Drain(now=1.0)) == []
     assert machine.feed(ActivityDone(now=1.0, at="a#1", result=None)) == [Drained()]
-    assert len(machine.state.to_json()["out"]["e"]) == 1
+    assert [event["t"] for event in machine.state.to_json()["out"]["e"]] == ["warning", "node_end"]

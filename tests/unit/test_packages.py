@@ -53,6 +53,11 @@ class Environment:
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
+    def pytest(self, folder: Path) -> subprocess.CompletedProcess[str]:
+        env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=env)
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -97,6 +102,17 @@ def test_the_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) ->
 
 def test_every_package_says_that_it_is_typed(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_an_installed_wheel_gives_pytest_a_fixture_and_is_no_burden_to_it(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "an environment")
+    environment.install(wheel)
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n\ndef test_nothing_is_loaded():\n    assert not {'loom_dsl', 'pydantic'} & set(sys.modules)\n\n"
+        "def test_the_fixture_is_there(simulate):\n    assert callable(simulate)\n"
+    )
+    done = environment.pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_fixed_libraries_are_declared() -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_dsl.permission_rules import rule_for
-from loom_dsl.permissions import Permissions, ToolTraits, Verdict, decide, explain, traits_of
+from loom_dsl.permission_lists import Permissions
+from loom_dsl.permission_rules import parse_rule, rule_for
+from loom_dsl.permissions import ToolTraits, Verdict, decide, explain, traits_of
 from loom_dsl.tools import Risk, tool
 
 KNOWN = {"read_file": True, "glob": True, "grep": True, "calculator": True, "write_file": False, "edit_file": False}
@@ -217,3 +218,13 @@ def test_a_rule_for_a_tool_without_paths_names_the_tool() -> None:
 
 def test_the_risk_is_part_of_the_reason() -> None:
     assert "risk high" in verdict({}, "deploy", risk=Risk.HIGH).reason
+
+
+def test_a_long_policy_is_read_once_and_not_for_every_call() -> None:
+    policy = Permissions(
+        deny=[f"read_file(kept-{number}/**)" for number in range(2_000)], ask=[f"t{number}" for number in range(2_000)]
+    )
+    assert decide(policy, traits("read_file", "a"), {}).decision == "allow"
+    before = parse_rule.cache_info().misses
+    assert decide(policy, traits("read_file", "b"), {}).decision == "allow"
+    assert parse_rule.cache_info().misses == before

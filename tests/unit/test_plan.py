@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.commands import ChildEnded
 from loom_dsl.compile import compile_graph
 from loom_dsl.errors import PlanError
 from loom_dsl.graph import Graph
 from loom_dsl.library import shipped, source_of
+from loom_dsl.machine import Machine
+from loom_dsl.machine_state import CHILD, MachineState
 from loom_dsl.plan import ENGINE, Plan
-from tests.support.simulated import agent_plan, plan_of
+from tests.support.simulated import agent_plan, plan_of, simulate
 
 YAML = """\
 loom: 1
@@ -19,12 +22,12 @@ kind: graph
 name: main
 start: a
 nodes:
-  a: {activity: echo, timeout: 1m, with: {x: "${input.x}"}, next: b}
+  a: {activity: echo, timeout: 1m, with: {x: "${run.id}"}, next: b}
   b: {next: [{if: result.x > 1, to: c}, {to: c}]}
   c: {end: "${result}"}
 """
 NODES: dict[str, Any] = {
-    "a": {"activity": "echo", "timeout": 60.0, "with": {"x": "${input.x}"}, "next": {"first": [{"to": "b"}]}},
+    "a": {"activity": "echo", "timeout": 60.0, "with": {"x": "${run.id}"}, "next": {"first": [{"to": "b"}]}},
     "b": {"next": {"first": [{"if": "result.x > 1", "to": "c"}, {"to": "c"}]}},
     "c": {"end": "${result}"},
 }
@@ -106,3 +109,21 @@ def test_a_shipped_graph_is_known_by_its_name_only() -> None:
     assert shipped("loom.tt").name == "loom.tt"
     with pytest.raises(KeyError):
         source_of("../plan")
+
+
+def test_a_worker_that_has_just_read_the_plan_knows_the_graphs_of_a_long_map_under_way() -> None:
+    def fresh() -> Plan:
+        nodes = {"each": {"map": {"over": "input.items", "do": "one"}, "next": "done"}, "done": {"end": "${result}"}}
+        return plan_of(nodes, one={"done": {"end": "${item + 1}"}})
+
+    begun = simulate(fresh(), input={"items": list(range(1_200))})
+    before = list(begun.plan.bodies)
+    state = json.loads(canonical_json(begun.machine.state.to_json()))
+    later = Machine(fresh(), MachineState.from_json(state), begun.job)
+    child = next(token for token in later.state.in_order() if token.status == CHILD)
+    later.feed(ChildEnded(now=begun.now, at=child.at, result=[1] * 200))
+    assert child.at not in later.state.tokens
+    assert begun.run().result == list(range(1, 1_201))
+    assert list(begun.plan.bodies) == before == list(later.plan.bodies)
+    assert "main~nobody" not in later.plan.bodies
+    assert "main~done.part" not in later.plan.bodies

@@ -23,7 +23,7 @@ def waiting(**node: Any) -> Simulation:
         "s": {"next": ["ask", "work"]},
         "ask": {"approval": {"request": "merge?", "choices": ["approve", "reject", "edit"]}, "next": "done", **node},
         "work": {"activity": "echo"},
-        "done": {"end": "${result}"},
+        "done": {"end": "${result}", "terminate": True},
     }
     state = MachineState(turn=TurnState.initial(JOB))
     return Simulation(plan_of(nodes), state, {"echo": echo, **SYSTEM}, job=JOB)
@@ -101,7 +101,7 @@ def test_a_control_that_is_not_one_is_refused_and_told(payload: Any, answer_to: 
         {"approval_id": "ID", "choice": "edit", "edited_arguments": None},
         {"approval_id": "ID", "choice": "edit", "edited_arguments": [1]},
         {"approval_id": "ID", "choice": "edit", "edited_arguments": "{}"},
-        {"approval_id": "ID", "choice": "approve", "remember": "rule"},
+        {"approval_id": "ID", "choice": "approve", "remember": "always"},
         {"approval_id": "ID", "choice": "approve", "remember": True},
         {"approval_id": "ID", "choice": "approve", "message": "x" * 10_001},
         {"approval_id": "ID", "choice": "approve", "at": {"x": 1}},
@@ -510,3 +510,15 @@ def test_every_signal_gets_through_whatever_its_payload_in_any_state() -> None:
             for payload in HOSTILE:
                 sim.machine.feed(SignalReceived(now=sim.now, name=name, payload=payload, answer_to="u"))
         check_state(sim.machine.state)
+
+
+def test_a_report_that_is_sent_as_an_update_is_answered() -> None:
+    """An update without an answer would keep its job from ever ending."""
+    plan = plan_of(
+        {"below": {"graph": "one", "child": True, "next": "done"}, "done": {"end": None}}, one={"e": {"end": 1}}
+    )
+    sim = Simulation(plan, MachineState(), SYSTEM, job=JOB)
+    child = sim.machine.state.tokens["below#1"].data["child"]
+    sim.signal("loom.child", {"at": "below#1", "child": child}, answer_to="u1")
+    sim.signal("loom.child", {"at": "below#1", "child": child}, answer_to="u2")
+    assert sim.outcome.answers.keys() == {"u1", "u2"}

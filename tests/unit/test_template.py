@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_dsl.document import load_document, validate_model
+from loom_dsl.dump import to_yaml
 from loom_dsl.errors import ExpressionError
-from loom_dsl.template import compile_template
+from loom_dsl.graph import Graph
+from loom_dsl.template import compile_template, escaped
 
 NAMES = {"input": {"n": 3, "who": "Ada", "list": [1, None], "map": {"b": 1, "a": True}}, "index": 1}
 
@@ -35,6 +38,22 @@ NAMES = {"input": {"n": 3, "who": "Ada", "list": [1, None], "map": {"b": 1, "a":
         ('${"${"}', "${"),
         ("${{'a': input.n}}", {"a": 3}),
         ("${get({'a': 1}, 'a')}!", "1!"),
+        ("${{'a': {'b': {'c': {'}': index}}}}}", {"a": {"b": {"c": {"}": 1}}}}),
+        ("x${{'a': {'b': {'c': {'d': {'e': {'{': index}}}}}}}", 'x{"a":{"b":{"c":{"d":{"e":{"{":1}}}}}}'),
+        ("${[{'k': {'v': x}} for x in input.list]}", [{"k": {"v": 1}}, {"k": {"v": None}}]),
+        ('${{"a": "}", \'b\': "\\"}"}}', {"a": "}", "b": '"}'}),
+        ("$${input.n}", "${input.n}"),
+        ("$${", "${"),
+        ("$$${input.n}", "$3"),
+        ("$$$${input.n}", "$${input.n}"),
+        ("$$$$${input.n}", "$$3"),
+        ("${input.n}$${x}$${input.n}${input.n}", "3${x}${input.n}3"),
+        ("${'$'}${input.n}", "$3"),
+        ("${'$${'}", "$${"),
+        ("$${env:HOME}", "${env:HOME}"),
+        ("a $${secret:TOKEN}", "a ${secret:TOKEN}"),
+        ("$$ $$x $$} {$$ $$", "$$ $$x $$} {$$ $$"),
+        ("${'it\\'s'} ${{'a': 'it\\'s'}}", 'it\'s {"a":"it\'s"}'),
         ("$ {input} $input {input} $$", "$ {input} $input {input} $$"),
         ("${env:HOME}", "${env:HOME}"),
         ("${secret:TOKEN}", "${secret:TOKEN}"),
@@ -56,6 +75,8 @@ def test_a_template_is_filled_like_this(value: Any, filled: Any) -> None:
         ("a ${", "is not closed"),
         ("${input.n} and ${", "is not closed"),
         ("${'a}", "is not closed"),
+        ("${{'a': 1}", "write `[$][$]{` for the characters"),
+        ("$${ and ${", "is not closed"),
         ("${}", "the expression is empty"),
         ("${nope}", "unknown name `nope`"),
         ("${1 +}", "is not an expression"),
@@ -94,17 +115,39 @@ def test_text_without_an_expression_stays_as_it_is(text: str) -> None:
     assert compile_template(text).evaluate(NAMES) == text
 
 
-@pytest.mark.parametrize("piece", ["${", "${'a", "${{x}", '${"', "${(", "${{}{}", "${'a'"])
+@given(st.text("$${}a'") | st.text())
+def test_any_text_can_be_escaped(text: str) -> None:
+    assert compile_template(escaped(text)).evaluate({}) == text
+
+
+@given(st.text("${}a\"' \n"))
+def test_an_escaped_text_stays_as_it_is_when_a_graph_is_written_and_read(text: str) -> None:
+    head = {"loom": 1, "kind": "graph", "name": "escapes", "start": "out"}
+    written = to_yaml(Graph.model_validate({**head, "nodes": {"out": {"end": {"is": escaped(text)}}}}))
+    graph = validate_model(load_document(written, "test.yaml", kinds=("graph",)), Graph)
+    assert to_yaml(graph) == written
+    assert compile_template(graph.dump()["nodes"]["out"]["end"]).evaluate({}) == {"is": text}
+
+
+def test_braces_stand_as_deep_as_the_language_allows() -> None:
+    value: Any = 1
+    for _ in range(50):
+        value = {"a": value}
+    assert compile_template(f"${{{value}}}").evaluate({}) == value
+    assert compile_template(f"x ${{{value}}}").evaluate({}).count("{") == 50
+
+
+@pytest.mark.parametrize("piece", ["$${", "$$$", "${", "${'a", "${{x}", '${"', "${(", "${{}{}", "${'a'"])
 def test_a_text_of_openings_is_read_in_linear_time(piece: str) -> None:
     """Compared with itself, so that a slow machine does not matter."""
 
     def seconds(times: int) -> float:
         text, best = piece * times, 1e9
         for _ in range(3):
-            began = time.perf_counter()
-            with pytest.raises(ExpressionError):
+            began = time.process_time()
+            with contextlib.suppress(ExpressionError):
                 compile_template(text)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.process_time() - began)
         return best
 
-    assert seconds(32_000) < 40 * seconds(2_000) + 0.05
+    assert seconds(32_000) < 40 * seconds(2_000) + 0.5

@@ -14,6 +14,7 @@ from loom_client.progress import run_shown
 from loom_client.temporal_binary import find_temporal, temporal_cache, why_unfit
 from loom_client.temporal_source import build_with_go, download_with_sdk
 from loom_dsl.errors import ConfigurationError
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 HELP = "--http-port --db-filename --dynamic-config-value --headless"
@@ -174,12 +175,11 @@ def test_a_build_that_dies_halfway_leaves_no_binary(tmp_path: Path, env: dict[st
 
 
 def test_a_download_that_cannot_connect_fails_at_once(tmp_path: Path, env: dict[str, str]) -> None:
-    began = time.monotonic()
     # A proxy that refuses stands for a machine without the open internet.
     binary, reason = download_with_sdk(tmp_path, env | {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""})
     assert binary is None
     assert "download" in reason
-    assert time.monotonic() - began < 10
+    assert "no byte came" not in reason, "it was waited for"
 
 
 def test_a_download_that_hangs_is_given_up(tmp_path: Path, env: dict[str, str]) -> None:
@@ -205,7 +205,7 @@ def test_two_processes_at_once_build_once(tmp_path: Path, env: dict[str, str]) -
         subprocess.Popen([sys.executable, "-c", FINDER], env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    found = [finder.communicate(timeout=60)[0].strip() for finder in finders]
+    found = [finder.communicate(timeout=PATIENCE)[0].strip() for finder in finders]
     assert found == [str(temporal_cache(env) / "temporal")] * 3
     assert builds.read_text() == "build\n"
 

@@ -192,20 +192,14 @@ def test_a_decision_is_what_happens_to_the_call(choice: str, ran: bool, outcome:
     assert [made["outcome"] for made in agent.formatted] == [outcome]
 
 
-@pytest.mark.parametrize(
-    ("policy", "ran", "status"), [("deny", [], "completed"), ("allow", ["c1"], "completed"), ("halt", [], "failed")]
-)
-def test_an_approval_that_expires_does_what_the_agent_says(policy: str, ran: list[str], status: str) -> None:
+@pytest.mark.parametrize(("policy", "ran"), [("deny", []), ("allow", ["c1"])])
+def test_an_approval_that_expires_does_what_the_agent_says(policy: str, ran: list[str]) -> None:
     agent = Watched([[ASK], []], approvals={"expires": "24h", "on_expiry": policy})
     start = agent.sim.now
     outcome = finished(agent, "expire")
     assert agent.executed == ran
     assert agent.sim.now == start + 86_400
-    if status == "failed":
-        assert outcome.failure is not None
-        assert outcome.failure.code == "approval_expired"
-    else:
-        assert outcome.result == {"status": "completed"}
+    assert outcome.result == {"status": "completed"}
     if policy == "deny":
         assert agent.formatted[0]["outcome"]["choice"] == "expired"
 
@@ -465,6 +459,6 @@ def test_a_drain_at_any_step_leaves_nothing_in_flight_and_loses_nothing(step: in
 
 def test_the_first_turn_starts_as_soon_as_the_machine_does() -> None:
     machine = Machine(agent_plan(), MachineState(turn=TurnState.initial(JOB, max_iterations=5)), JOB)
-    (command,) = machine.feed(Started(now=1.0))
+    command, _ = machine.feed(Started(now=1.0))  # the other one is the timer of the time limit
     assert isinstance(command, RunActivity)
     assert (command.at, command.activity) == ("assemble#1", "loom.context.assemble")

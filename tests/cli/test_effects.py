@@ -1,0 +1,75 @@
+"""`loom effects`: what a job's tools did, what became of it, and who approved it, within 80 columns."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from loom_client.cli.app import run
+from loom_store.effects import undo_key
+from loom_store.rows import ApprovalRow
+from loom_store.store import Store
+
+DIGEST = "ab" * 32
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A store with a job whose effects ended in every way."""
+    path = tmp_path / "loom.db"
+    with Store.open(path) as store:
+        store.write_sync(lambda tx: tx.create_session("s"))
+        known = {"session": "s", "agent": "a", "plan": DIGEST, "task": "t", "workdir": "/", "namespace": "default"}
+        store.write_sync(lambda tx: tx.create_job("job", **known, task_queue="q", created_at=time.time()))
+        for number, tool in enumerate(("send", "refund", "register", "post", "order")):
+            key, summary = f"job/{number}/c{number}", f'{tool}({{"text":"{"long words " * 8}"}})'
+            given = {"job": "job", "turn": number, "call_id": f"c{number}", "tool": tool, "arguments_digest": DIGEST}
+            store.write_sync(
+                lambda tx, key=key, given=given, summary=summary: tx.begin_effect(key, summary=summary, **given)  # type: ignore[misc]
+            )
+        asked = {"arguments_digest": DIGEST, "summary": "Send the letter", "created_at": time.time(), "call_id": "c0"}
+        request = ApprovalRow(id="ap_1", job="job", tool="send", **asked)  # type: ignore[arg-type]
+        store.write_sync(lambda tx: tx.upsert_approval(request))
+        store.write_sync(lambda tx: tx.decide_approval("ap_1", "approved", "approve", "eve"))
+        store.write_sync(lambda tx: tx.settle_effect("job/0/c0", "settled", DIGEST))
+        store.write_sync(lambda tx: tx.settle_effect("job/1/c1", "unknown", note="nobody saw its end"))
+        store.write_sync(lambda tx: tx.reconcile_effect("job/2/c2", "happened"))
+        store.write_sync(lambda tx: tx.settle_effect("job/2/c2", "settled", DIGEST))
+        store.write_sync(lambda tx: tx.settle_effect("job/4/c4", "settled", DIGEST))
+        order = store.read_sync(lambda tx: tx.effect("job/4/c4"))
+        assert order is not None
+        undo = {"job": "job", "turn": 4, "call_id": "c4", "tool": "order", "arguments_digest": DIGEST}
+        store.write_sync(lambda tx: tx.begin_effect(undo_key(order), **undo))  # type: ignore[arg-type]
+        store.write_sync(lambda tx: tx.settle_effect(undo_key(order), "failed", note="closed today (3 attempts)"))
+    return path
+
+
+STATES = ["settled", "unknown", "reconciled", "under way", "settled, not taken back"]
+
+
+def test_every_effect_is_told_with_what_became_of_it(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["effects", "job", "--store", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in told.splitlines())
+    heads = [line for line in told.splitlines() if not line.startswith(" ")]
+    assert [head.split("  ")[2] for head in heads] == STATES
+    for words in ("turn 1  send", "Send the letter", "approved by eve (ap_1)", "nobody saw its end", "closed today"):
+        assert words in told
+
+
+def test_programs_get_one_json_object_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["effects", "job", "--store", str(file), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["state"] for row in rows] == STATES
+    assert (rows[0]["approved_by"], rows[1]["approved_by"], rows[4]["undone"]["status"]) == ("eve", "", "failed")
+    assert run(["effects", "job", "--store", str(file), "--json", "--state", "unknown"]) == 0
+    assert [json.loads(line)["tool"] for line in capsys.readouterr().out.splitlines()] == ["refund"]
+
+
+def test_a_job_that_is_not_there_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["effects", "jbo", "--store", str(file)]) != 0
+    assert "there is no job 'jbo'" in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""A worker that is slow and not dead: what its tools do is neither done again nor taken for unknown."""
+
+import os
+import signal
+
+import pytest
+
+from tests.durability.conftest import Opener
+from tests.durability.reading import account, effects_of
+from tests.durability.test_worker_killed import calling
+from tests.support.external import BEGUN, lines
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.server, pytest.mark.crash]
+
+
+@pytest.mark.parametrize("tool", ["send", "register"])
+async def test_what_a_stopped_worker_still_runs_is_waited_for(house: Opener, tool: str) -> None:
+    opened = await house(calling(tool))
+    # A stopped worker that still asks for work is given the next attempts, one after the other: this one does not ask.
+    async with opened.worker(activities=1) as first:
+        job = await opened.start(hold=True)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
+        (effect,) = await opened.loom.store.read(lambda tx: tx.effects(job.id))
+        assert effect.holder is not None
+        pid = int(effect.holder.split()[-2])
+
+        async def again() -> int:
+            """How many attempts came to the effect after the first, in the other worker."""
+            (found,) = await opened.loom.store.read(lambda tx: tx.effects(job.id))
+            return found.attempts - 1
+
+        async with opened.worker() as second:
+            # Within a write of ours, so that the store is not locked by a process that stands still.
+            await opened.loom.store.write(lambda _: os.kill(pid, signal.SIGSTOP))
+            try:
+                await eventually(again)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            opened.release(job)
+            told = await account(opened.loom.store, job)
+            assert (first.starts, second.starts) == (1, 1)
+    assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
+    assert len(lines(opened.workdir(job), BEGUN)) == 1
+    assert "done: one" in told.messages[2]["content"]
+    (effect,) = await opened.loom.store.read(lambda tx: tx.effects(job.id))
+    assert (effect.status, effect.reconciled, effect.holder) == ("settled", None, None)

@@ -1,0 +1,90 @@
+"""How an activity's error is told to the server: one that Loom does not know without secrets, a store's with time."""
+
+import dataclasses
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.interceptor import Failures
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from loom_client.cli.worker_log import OneLine
+from loom_dsl.errors import BlobMissing, LoomError, ModelRateLimit, StoreError, StoreLocked, StoreReadOnly, WrongStore
+from loom_store.store import Store
+
+SECRET = "a-value-that-only-the-worker-knows-77"
+SHAPED = "sk-proj-1234567890abcdefABCDEF1234567890"
+
+
+class Faulty(ActivityInboundInterceptor):
+    """An activity that raises an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        """Raise the error, because of something that nobody thought of."""
+        try:
+            raise KeyError(SHAPED)
+        except KeyError as error:
+            raise self.error from error
+
+
+async def told(folder: Path, error: Exception, attempt: int = 1) -> ApplicationError:
+    """What the server is told when an activity of a job raises this."""
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(
+        environment.info, workflow_id="job", attempt=attempt, start_to_close_timeout=timedelta(seconds=1)
+    )
+    with Store.open(folder / "loom.db") as store:
+        await store.write(lambda tx: tx.create_session("s"))
+        job = {"session": "s", "agent": "a", "plan": "p", "task": "t", "workdir": "/", "namespace": "n"}
+        await store.write(lambda tx: tx.create_job("job", task_queue="q", created_at=1.0, **job))
+        runtime = Runtime(store, ToolRegistry.load(), folder, secrets={"SHELF": SECRET}, environment={})
+        inbound = Failures(runtime).intercept_activity(Faulty(error))
+        given = ExecuteActivityInput(fn=lambda: None, args=[{}], executor=None, headers={})
+        with pytest.raises(ApplicationError) as caught:
+            await environment.run(inbound.execute_activity, given)
+    return caught.value
+
+
+@pytest.mark.parametrize("formatter", [logging.Formatter(), OneLine()])
+async def test_an_unknown_error_is_logged_without_secrets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, formatter: logging.Formatter
+) -> None:
+    error = await told(tmp_path, RuntimeError(f"cannot log in with {SECRET}"))
+    assert error.message == "RuntimeError: cannot log in with ${secret:SHELF}"
+    (record,) = [record for record in caplog.records if "Loom does not know" in record.message]
+    record.exc_text = None  # the capture's own formatter has filled it in
+    logged = formatter.format(record)
+    assert "RuntimeError: cannot log in with ${secret:SHELF}" in logged
+    assert SECRET not in logged
+    assert SHAPED not in logged
+    assert ("in execute_activity" in logged) == (not isinstance(formatter, OneLine)), "the place of the mistake"
+
+
+@pytest.mark.parametrize(
+    ("error", "attempt", "delay"),
+    [
+        pytest.param(StoreError("disk I/O error"), 1, 20.0, id="first"),
+        pytest.param(StoreError("disk I/O error"), 2, 120.0, id="second"),
+        pytest.param(StoreReadOnly(), 9, 120.0, id="ninth"),
+        pytest.param(StoreLocked(), 1, None, id="locked"),
+        pytest.param(WrongStore(), 1, None, id="another store"),
+        pytest.param(BlobMissing(), 1, None, id="missing content"),
+        pytest.param(ModelRateLimit(retry_after=7.0), 1, 7.0, id="provider"),
+        pytest.param(ModelRateLimit(retry_after=7_000.0), 1, 60.0, id="slow provider"),
+    ],
+)
+async def test_a_store_that_fails_is_given_minutes(
+    tmp_path: Path, error: LoomError, attempt: int, delay: float | None
+) -> None:
+    caught = await told(tmp_path, error, attempt)
+    assert (caught.type, caught.non_retryable) == (error.code, False)
+    assert caught.next_retry_delay == (None if delay is None else timedelta(seconds=delay))

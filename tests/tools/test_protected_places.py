@@ -1,0 +1,261 @@
+"""What a command may not touch in its own working directory: what git runs by itself, policies, keys and settings."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from activities.builtin.execute_bash import told
+from activities.confine.order import Means
+from activities.confine.protect import protected_in
+from activities.confine.run import LAUNCHER, run_confined
+from activities.confine.setting import lacking, order_of
+from loom_client.doctor.check import Status
+from loom_client.doctor.confinement import without_namespaces
+from loom_dsl.errors import PermissionDenied, ToolError
+from tests.support.waiting import until
+from tests.tools.escapes import REPOSITORY, SECRET, SECRETS
+from tests.tools.test_confinement import PYTHON, Place
+
+KEY = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+HIDDEN = {".env": f"TOKEN={SECRET}\n", "settings/.env.local": f"TOKEN={SECRET}\n", "settings/deploy.pem": KEY,
+          "keys/id_rsa": KEY, "keys/.ssh/other": SECRET, ".npmrc": SECRET}  # fmt: skip
+SHOWN = {"ca.pem": CERTIFICATE, ".env.example": "TOKEN=\n", "keys/id_rsa.pub": "ssh-rsa\n", "plain.txt": "a\n"}
+WHO = "git -c user.name=a -c user.email=a@b -c init.defaultBranch=main"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def means() -> Iterator[Means]:
+    found = LAUNCHER.means()
+    if lacking(found):
+        pytest.skip(f"this machine lacks {' and '.join(lacking(found))}")
+    yield found
+    LAUNCHER.close()
+
+
+@pytest.fixture(params=["namespaces", "one process group"])
+def place(request: pytest.FixtureRequest, means: Means, tmp_path: Path) -> Place:
+    if request.param == "namespaces" and not means.namespaces:
+        pytest.skip("this user may not make namespaces")
+    way = replace(means, namespaces=request.param == "namespaces")
+    made = Place(tmp_path / "work", tmp_path / "home", tmp_path / "outside", way)
+    for folder in (made.work, made.home):
+        folder.mkdir()
+    return made
+
+
+def git(folder: Path, command: str) -> str:
+    said = subprocess.run(f"{WHO} {command}", shell=True, cwd=folder, check=True, capture_output=True, text=True)
+    return said.stdout
+
+
+def a_repository(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    git(folder, "init -q --template=")
+    (folder / ".git" / "hooks").mkdir()
+    (folder / ".git" / "hooks" / "a.sample").write_text("#!/bin/sh\n")
+
+
+@pytest.fixture
+def project(place: Place) -> Place:
+    """A repository with a module, a worktree, another repository in it, and a policy."""
+    work = place.work
+    for folder in (work, work / "below", work / "part"):
+        a_repository(folder)
+    (work / ".git" / "modules").mkdir()
+    (work / "part" / ".git").rename(work / ".git" / "modules" / "part")
+    (work / "part" / ".git").write_text("gitdir: ../.git/modules/part\n")
+    (work / ".git" / "worktrees" / "one").mkdir(parents=True)
+    (work / ".git" / "worktrees" / "one" / "commondir").write_text("../..\n")
+    (work / ".loom").mkdir()
+    (work / ".loom" / "policy.yaml").write_text("loom: 1\nkind: policy\n")
+    return place
+
+
+def what_decides(work: Path) -> dict[str, tuple[str, int]]:
+    """All that git runs or reads settings from, and the policy, with their modes."""
+    found = {}
+    places = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/worktrees", "part/.git",
+              ".git/modules/part/config", ".git/modules/part/hooks", "below/.git/config", "below/.git/hooks",
+              ".loom"]  # fmt: skip
+    for name in places:
+        for file in [work / name, *sorted((work / name).rglob("*"))]:
+            if file.is_file():
+                found[str(file.relative_to(work))] = (file.read_text(), stat.S_IMODE(file.stat().st_mode))
+    return found
+
+
+@pytest.mark.parametrize("what", REPOSITORY)
+def test_what_git_runs_by_itself_and_the_policy_stay_as_they_are(project: Place, what: str) -> None:
+    before = what_decides(project.work)
+    project.run(REPOSITORY[what].format(python=PYTHON))
+    assert what_decides(project.work) == before
+
+
+@pytest.fixture
+def keys(place: Place) -> Place:
+    for name, text in {**HIDDEN, **SHOWN}.items():
+        (place.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.work / name).write_text(text)
+    return place
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_keys_and_settings_in_the_working_directory_are_not_read(keys: Place, what: str) -> None:
+    git(keys.work, "init -q")
+    assert SECRET not in keys.run(SECRETS[what].format(python=PYTHON)).output
+    files = [
+        path for path in keys.work.rglob("*") if path.is_file() and not path.is_symlink() and ".git" not in path.parts
+    ]
+    left = sorted(path.read_text() for path in files if SECRET in path.read_text())
+    assert left == sorted(HIDDEN.values()), "they are there, perhaps in a directory of another name"
+
+
+def test_a_key_by_its_directorys_name_stays_one_for_later_commands(keys: Place) -> None:
+    (keys.work / "x" / ".aws").mkdir(parents=True)
+    (keys.work / "x" / ".aws" / "credentials").write_text(SECRET)
+    keys.run("mv keys/.ssh keys/plain; mv x/.aws x/plain; mv x y; mv keys k; mv k/.ssh plain")
+    assert SECRET not in keys.run("cat */*/credentials */.*/credentials */*/other */.*/other */other; true").output
+
+
+def test_keys_and_settings_are_not_written_and_others_are_as_always(keys: Place) -> None:
+    ended = keys.run("for file in .env settings/.env.local keys/id_rsa; do echo x > $file; rm -f $file; done; cat .env")
+    assert "denied" in ended.output or "Read-only" in ended.output
+    for name, text in HIDDEN.items():
+        assert (keys.work / name).read_text() == text
+    shown = keys.run("cat ca.pem .env.example keys/id_rsa.pub plain.txt; echo more >> plain.txt; cat plain.txt")
+    assert shown.output == CERTIFICATE + "TOKEN=\nssh-rsa\na\na\nmore\n"
+
+
+def test_the_operator_may_show_files_that_only_look_like_keys(keys: Place) -> None:
+    environment = {**os.environ, "HOME": str(keys.home), "LOOM_CONFINEMENT_SHOW": "settings/*.pem:keys/**"}
+    argv = ["/bin/bash", "-c", "cat settings/deploy.pem keys/id_rsa; cat settings/.env.local"]
+    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=5)
+    assert ended.output.startswith(KEY + KEY)
+    assert "denied" in ended.output[len(KEY) * 2 :]
+
+
+def test_git_goes_on_working_where_there_are_namespaces(project: Place) -> None:
+    if not project.means.namespaces:
+        pytest.skip("without namespaces git cannot make its lock files")
+    for file in ("a.txt", "b.txt"):
+        (project.work / file).write_text(f"{file}\n")
+    (project.work / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\necho hooked >> hooked.txt\n")
+    (project.work / ".git" / "hooks" / "pre-commit").chmod(0o755)
+    commands = ["add a.txt", "commit -q -m one", "status --short", "checkout -q -b other", "add b.txt",
+                "commit -q -m two", "diff main other --stat", "checkout -q main", "merge -q other", "tag v1",
+                "branch -q -m other third", "log --oneline", "stash list", "gc -q", "fsck"]  # fmt: skip
+    for command in commands:
+        ended = project.run(f"{WHO} {command}")
+        assert ended.status == 0 or command.startswith("branch"), (command, ended.output)
+    assert len(git(project.work, "log --oneline").splitlines()) == 2
+    assert (project.work / "hooked.txt").read_text() == "hooked\n" * 2
+
+
+def test_without_namespaces_git_still_looks_and_nothing_new_is_made_beside_what_is_protected(project: Place) -> None:
+    if project.means.namespaces:
+        pytest.skip("this is about machines without them")
+    (project.work / "src").mkdir()
+    (project.work / "src" / "a.txt").write_text("a\n")
+    assert project.run("git status --short && git diff && git log --oneline; true").output.startswith("?? ")
+    assert project.run("echo b >> src/a.txt; mkdir src/new; echo c > src/new/c; mv src/new/c src/d").status == 0
+    assert {path.name for path in (project.work / "src").iterdir()} == {"a.txt", "d", "new"}
+    ended = project.run("echo x > new.txt")
+    assert not (project.work / "new.txt").exists()
+    environment = {"HOME": str(project.home)}
+    order = order_of(["/bin/true"], project.work, project.means, environment, cpu=1)
+    assert "makes nothing new in ., .git, .git/modules" in told(ended, "it", 1, order)
+
+
+def test_a_link_gives_no_rights_where_it_leads(project: Place) -> None:
+    (project.home / "key").write_text(SECRET)
+    (project.work / "link").symlink_to(project.home)
+    (project.work / "file").symlink_to(project.home / "key")
+    (project.work / ".env").write_text(SECRET)
+    (project.work / "harmless").symlink_to(".env")
+    ended = project.run("cat link/key file harmless; echo x > link/made; echo x > file")
+    assert SECRET not in ended.output
+    assert os.listdir(project.home) == ["key"]
+    assert (project.home / "key").read_text() == SECRET
+
+
+def test_what_must_not_appear_is_removed_and_told(project: Place) -> None:
+    if not project.means.namespaces:
+        pytest.skip("there it does not appear at all")
+    ended = project.run("echo ../evil > .git/commondir; mkdir below/.git/config.worktree")
+    assert ended.removed == (".git/commondir", "below/.git/config.worktree")
+    order = order_of(["/bin/true"], project.work, project.means, {"HOME": str(project.home)}, cpu=1)
+    assert "removed" in told(ended, "it", 1, order)
+    assert not (project.work / ".git" / "commondir").exists()
+    assert not (project.work / "below" / ".git" / "config.worktree").exists()
+
+
+def test_a_repository_without_hooks_gets_an_empty_directory_for_them(place: Place) -> None:
+    if not place.means.namespaces:
+        pytest.skip("there it does not matter")
+    git(place.work, "init -q --template=")
+    assert place.run("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit").status
+    assert os.listdir(place.work / ".git" / "hooks") == []
+
+
+def test_a_command_ends_what_it_removed_also_when_it_is_stopped(project: Place) -> None:
+    if not project.means.namespaces:
+        pytest.skip("there it does not appear at all")
+    made = project.work / ".git" / "commondir"
+    ended = project.run("echo ../evil > .git/commondir; echo on; sleep 60", timeout=1)
+    assert (ended.output, ended.stopped) == ("on\n", "timeout")
+    until(lambda: not made.exists())
+
+
+@pytest.mark.parametrize("name", [".git", ".loom", ".git/hooks", ".git/config"])
+def test_a_link_that_cannot_be_protected_refuses_commands(project: Place, name: str) -> None:
+    place = project.work / name
+    place.rename(project.work / "elsewhere")
+    place.symlink_to(project.work / "elsewhere")
+    environment = {"HOME": str(project.home)}
+    with pytest.raises(PermissionDenied, match=rf"no command runs here: {name} is a symbolic link"):
+        order_of(["/bin/true"], project.work, project.means, environment, cpu=1)
+    environment["LOOM_CONFINEMENT"] = "best_effort"
+    order_of(["/bin/true"], project.work, project.means, environment, cpu=1)
+
+
+def test_best_effort_leaves_the_directory_whole_where_there_are_no_namespaces(keys: Place) -> None:
+    environment = {**os.environ, "HOME": str(keys.home), "LOOM_CONFINEMENT": "best_effort"}
+    argv = ["/bin/bash", "-c", "echo x > new; cat .env"]
+    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=5)
+    assert (keys.work / "new").exists()
+    assert (SECRET in ended.output) is not keys.means.namespaces
+
+
+def test_a_directory_too_large_to_be_looked_through_runs_no_command(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / str(number)).touch()
+    with pytest.raises(ToolError, match="more than 20 files"):
+        protected_in(str(tmp_path), most=20)
+    assert protected_in(str(tmp_path)).hidden == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "words"),
+    [("required", Status.OK, "no `git commit`"), ("best_effort", Status.WARN, "are not protected")],
+)
+def test_the_doctor_says_what_is_protected_without_namespaces(mode: str, status: Status, words: str) -> None:
+    found = without_namespaces(mode, "Landlock version 7, seccomp")
+    assert found.status is status
+    assert words in found.found
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="user 0 may write everywhere")
+def test_what_nobody_here_can_make_needs_no_protection(place: Place) -> None:
+    git(place.work, "init -q --template=")
+    (place.work / ".git").chmod(0o555)
+    try:
+        assert place.run("mkdir .git/hooks; git status --short").output.count("Permission denied") >= 1
+    finally:
+        (place.work / ".git").chmod(0o755)
+    assert not (place.work / ".git" / "hooks").exists()

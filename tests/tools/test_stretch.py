@@ -1,0 +1,142 @@
+"""Local executions that follow one another: what runs, what is told of it, and where a stretch ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities import stretch
+from activities.stretch import Stretch
+from loom_dsl.commands import Command, RunActivity, Started
+from loom_dsl.compile import compile_graph
+from loom_dsl.errors import ModelUnavailable, StoreLocked, ToolError
+from loom_dsl.machine import Machine
+from loom_dsl.machine_state import MachineState
+from loom_dsl.plan import Plan
+from loom_dsl.wire import activity_argument
+from tests.support.waiting import PATIENCE
+
+THREE = """
+loom: 1
+kind: graph
+name: three
+start: a
+nodes:
+  a: {activity: look, carrier: local, with: {n: 1}, catch: {any: caught}, next: b}
+  b: {activity: look, carrier: local, with: {n: "${result.n + 1}"}, next: c}
+  c: {activity: far, with: {n: "${result.n + 1}"}, next: d}
+  d: {activity: look, carrier: local, with: {n: "${result.n + 1}"}, next: done}
+  caught: {activity: look, carrier: local, with: {n: "${result.code}"}, next: done}
+  done: {end: "${result.n}"}
+"""
+MANY = """
+loom: 1
+kind: graph
+name: many
+start: split
+nodes:
+  split: {next: [a, b]}
+  a: {activity: look, carrier: local, with: {n: a}, next: done}
+  b: {activity: slow, carrier: local, with: {n: b}, next: done}
+  done: {end: null}
+"""
+
+
+async def look(argument: dict[str, Any]) -> dict[str, Any]:
+    """Gives what it was given."""
+    return dict(argument["with"])
+
+
+@dataclass
+class Beginning:
+    """A machine that has just started, as a workflow hands it over."""
+
+    text: str
+    plan: Plan = field(init=False)
+    commands: list[RunActivity] = field(init=False)
+    argument: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = compile_graph(self.text, "test")
+        machine = Machine(self.plan, MachineState(), "job")
+        given: list[Command] = machine.feed(Started(now=1.0))
+        self.commands = [command for command in given if isinstance(command, RunActivity)]
+        self.argument = {
+            "state": machine.state.to_json(),
+            "attached": machine.state.outbox.attached,
+            "busy": False,
+            "begin": [[command.activity, activity_argument(command, None)] for command in self.commands],
+        }
+
+    async def run(self, **handlers: Callable[[dict[str, Any]], Awaitable[Any]]) -> list[list[Any]]:
+        """Run the stretch with these activities."""
+        found: Mapping[str, Any] = {"look": look, **handlers}
+
+        async def facts(job: str) -> Any:
+            return SimpleNamespace(plan=self.plan)
+
+        runtime: Any = SimpleNamespace(facts=facts, secrets={"KEY": "hunter2hunter2"})
+        return await ActivityEnvironment().run(Stretch(runtime, found).run, self.argument)
+
+
+def told(outcomes: list[list[Any]]) -> list[list[Any]]:
+    """Outcomes without the fingerprints."""
+    return [[name, *rest] for name, _, *rest in outcomes]
+
+
+async def test_what_is_local_runs_until_something_remote_is_next() -> None:
+    outcomes = await Beginning(THREE).run()
+    assert told(outcomes) == [["0/a#1", "done", {"n": 1}], ["0/b#1", "done", {"n": 2}]]
+
+
+async def test_a_failure_that_is_final_is_told_and_caught_as_in_the_workflow() -> None:
+    async def look_once(argument: dict[str, Any]) -> dict[str, Any]:
+        if argument["at"] == "a#1":
+            raise ToolError("no: hunter2hunter2")
+        return await look(argument)
+
+    outcomes = await Beginning(THREE).run(look=look_once)
+    assert told(outcomes)[1] == ["0/caught#1", "done", {"n": "tool_error"}]
+    name, verdict, code, message = told(outcomes)[0]
+    assert (name, verdict, code) == ("0/a#1", "failed", "tool_error")
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable(), StoreLocked(), RuntimeError("a fault")])
+async def test_what_another_attempt_may_mend_is_left_to_the_workflow(error: Exception) -> None:
+    async def fail(argument: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    assert await Beginning(THREE).run(look=fail) == []
+
+
+async def test_what_takes_too_long_is_ended_and_told_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = asyncio.Event()
+    monkeypatch.setattr(stretch, "LONGEST", 0.05)
+
+    async def slow(argument: dict[str, Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    outcomes = await Beginning(MANY).run(slow=slow)
+    assert told(outcomes) == [["0/a#1", "done", {"n": "a"}], ["0/b#1", "slow"]]
+    await asyncio.wait_for(ended.wait(), PATIENCE)
+
+
+async def test_late_in_a_stretch_nothing_more_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretch, "LAST_START", 0.0)
+    assert told(await Beginning(THREE).run()) == [["0/a#1", "done", {"n": 1}]]
+
+
+async def test_what_is_too_much_for_one_marker_of_the_history_is_left_to_run_remotely() -> None:
+    async def large(argument: dict[str, Any]) -> str:
+        return "x" * (stretch.MOST_BYTES - 200)
+
+    outcomes = await Beginning(MANY).run(look=large, slow=large)
+    assert [outcome[2] for outcome in outcomes] == ["done", "slow"]

@@ -1,0 +1,82 @@
+"""Taking effects back happens at most once each, also when the attempt that did it was lost."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from activities.registry import ToolRegistry
+from activities.runtime import JobFacts, Runtime
+from activities.undo import NOT_KNOWN, NOT_SEEN, Undo
+from loom_dsl.agent import Agent
+from loom_dsl.canonical import canonical_json
+from loom_dsl.tools import Reconciliation, tool
+from loom_store.effects import undo_key
+from loom_store.store import Store
+
+SAID: list[str] = []
+
+
+def _undo(arguments: dict[str, Any], result: Any, context: Any) -> None:
+    SAID.append(f"{arguments['text']} {result} {context.idempotency_key}")
+
+
+@tool(compensate=_undo)
+def send(text: str) -> str:
+    """Send."""
+    return text
+
+
+@tool(compensate=_undo, reconcile=lambda arguments, context: Reconciliation(outcome="happened", result="R"))
+def register(text: str) -> str:
+    """Register."""
+    return text
+
+
+REGISTRY = ToolRegistry({"send": send, "register": register}, {})
+
+
+async def undone(folder: Path, patch: pytest.MonkeyPatch, name: str, status: Any, *, again: Any = None) -> list[Any]:
+    """Take a job's one effect back, of which `status` is known; `again`: of a taking back before. What was told."""
+    SAID.clear()
+    info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=2)
+    patch.setattr("temporalio.activity.info", lambda: info)
+    agent = Agent(name="tester", model="m", tools=("send", "register"), on_abort="compensate")
+    with Store.open(folder / "loom.db") as store:
+        runtime = Runtime(store, REGISTRY, folder, environment={})
+        runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+        arguments = store.write_sync(lambda tx: tx.put_blob(canonical_json({"text": "one"}).encode()))
+        output = store.write_sync(lambda tx: tx.put_blob(b"out"))
+        given: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c", "tool": name, "arguments_digest": arguments}
+        effect = store.write_sync(lambda tx: tx.begin_effect("job/0/c", **given))
+        if status != "pending":
+            store.write_sync(lambda tx: tx.settle_effect("job/0/c", status, output if status == "settled" else None))
+        if again is not None:
+            store.write_sync(lambda tx: tx.begin_effect(undo_key(effect), **given))
+        if again not in (None, "pending"):
+            store.write_sync(lambda tx: tx.settle_effect(undo_key(effect), again))
+        for _ in range(2):
+            await Undo(runtime).undo({"at": "take_back#1", "with": {}})
+        told = [event for _, event in store.read_sync(lambda tx: tx.read_events("job"))]
+        return [(event["outcome"], event.get("message", "")) for event in told if event["t"] == "compensated"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "again", "said", "told"),
+    [
+        ("send", "settled", None, ["one out job/~undo/0/c"], [("undone", "")]),
+        ("send", "settled", "pending", [], [("unknown", NOT_SEEN)]),
+        ("send", "settled", "settled", [], [("undone", "")]),
+        ("send", "settled", "failed", [], [("failed", "")]),
+        ("send", "unknown", None, [], [("unknown", NOT_KNOWN)]),
+        ("send", "failed", None, [], []),
+        ("register", "unknown", None, ["one R job/~undo/0/c"], [("undone", "")]),
+        ("register", "pending", None, ["one R job/~undo/0/c"], [("undone", "")]),
+    ],
+)
+async def test_an_effect_is_taken_back_at_most_once_and_only_when_it_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: Any, again: Any, said: list[str], told: Any
+) -> None:
+    assert await undone(tmp_path, monkeypatch, name, status, again=again) == told
+    assert said == SAID

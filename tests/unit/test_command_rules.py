@@ -1,0 +1,246 @@
+"""Command lines: nothing gets around a rule that allows `echo *`, nor around one that forbids `rm *`."""
+
+import subprocess
+from collections.abc import Mapping
+from random import Random
+from tempfile import TemporaryFile
+from typing import Any
+
+import pytest
+
+from activities.shell_parser import read_command
+from loom_dsl.command_rules import CommandPattern, literal_pattern
+from loom_dsl.permission_lists import Permissions
+from loom_dsl.permissions import Verdict, decide, traits_of
+from loom_dsl.tools import tool
+from tests.support.command_lines import HIDDEN_RM, NOT_PLAIN
+
+
+@tool
+def execute_bash(command: str) -> str:
+    """Stand in for the tool: rules look at its name and its argument."""
+    return command
+
+
+def verdict(policy: Mapping[str, object], line: str, **more: Any) -> Verdict:
+    call = traits_of(execute_bash, {"command": line}, builtin=True, working_dir="/srv/job", read_command=read_command)
+    return decide(Permissions.model_validate(policy), call, {"command": line}, **more)
+
+
+def test_the_table_is_long() -> None:
+    assert len({*HIDDEN_RM, *NOT_PLAIN}) > 300
+
+
+@pytest.mark.parametrize("line", HIDDEN_RM + NOT_PLAIN)
+def test_a_hostile_line_does_not_pass_as_an_echo(line: str) -> None:
+    found = verdict({"allow": ["execute_bash(echo *)"]}, line)
+    assert found.decision == "ask", found
+    asked = verdict({"allow": ["execute_bash(command=echo *)"]}, line)
+    assert asked.decision == "ask", asked
+
+
+@pytest.mark.parametrize("line", HIDDEN_RM)
+def test_a_forbidden_command_is_found_wherever_it_hides(line: str) -> None:
+    found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(rm *)"]}, line)
+    assert (found.decision, found.rule) == ("deny", "execute_bash(rm *)"), read_command(line)
+
+
+ORDINARY = [
+    ("echo *", "echo"),
+    ("echo *", "echo hello world"),
+    ("echo *", "echo 'a; rm -rf /' \"b | c\" d'e'f"),
+    ("echo *", "echo a && echo b || echo c | echo d; echo e;"),
+    ("echo *", "echo données naïve 日本語"),
+    ("echo *", "echo a=b x@y.z 50% HEAD~1 a:b,c +x ^y"),
+    ("git status", "git status"),
+    ("git status *", "git status --short -b"),
+    ("git log *", "git log --oneline -10 HEAD~3..main"),
+    ("git diff *", "git diff --stat main -- src/a.py"),
+    ("git commit *", "git commit -m 'add: a thing'"),
+    ("npm run *", "npm run test:unit -- --watch=false"),
+    ("npm run test:*", "npm run test:unit"),
+    ("npm test", "npm test"),
+    ("grep *", "grep -rn 'TODO.*x' src"),
+    ("find *", "find . -name '*.py' -type f"),
+    ("sed *", "sed -n 1,20p file.txt"),
+    ("sed *", "sed 's/a/b/g' file.txt"),
+    ("awk *", "awk -F, '{print $1}' file.csv"),
+    ("tar *", "tar -tzf a.tar.gz"),
+    ("curl *", "curl -sS https://example.com/x"),
+    ("pytest *", "pytest -q tests/unit"),
+    ("python *", "python scripts/build.py --fast"),
+    ("python -m pytest *", "python -m pytest -q"),
+    ("sort *", "sort -u -k2 file"),
+    ("rg *", "rg -n word src"),
+    ("* --version", "node --version"),
+    ("sed -i *", "sed -i s/a/b/ file"),
+    ("timeout 60 npm test", "timeout 60 npm test"),
+    ("make", "make"),
+    ("cat *", "cat 'a file.txt'"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "line"), ORDINARY)
+def test_an_ordinary_line_is_covered(pattern: str, line: str) -> None:
+    found = verdict({"allow": [f"execute_bash({pattern})"]}, line)
+    assert found.decision == "allow", (found, read_command(line).doubt)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("find *", "find . -delete"),
+        ("find *", "find . -fprintf f x"),
+        ("sed *", "sed -i s/a/b/ f"),
+        ("sed *", "sed --in-pl=x s/a/b/ f"),
+        ("sed *", "sed -ni s/a/b/ f"),
+        ("sed *", "sed 's/a/id/e' f"),
+        ("sed *", "sed '1e id' f"),
+        ("sed *", "sed 'w /tmp/x' f"),
+        ("sed *", "sed -n -e p f"),
+        ("awk *", "awk 'BEGIN{system(1)}'"),
+        ("awk *", "awk '{print > 1}'"),
+        ("awk *", "awk -f x"),
+        ("git *", "git --exec-path=x status"),
+        ("git *", "git -c a=b status"),
+        ("git *", "git -C /x status"),
+        ("git *", "git config alias.x y"),
+        ("git *", "git diff --output=x"),
+        ("git *", "git diff --outp=x"),
+        ("git *", "git grep -O x"),
+        ("git *", "git clone ext::sh x"),
+        ("git *", "git fetch --upload-pack=x y"),
+        ("git *", "git diff --ext-diff"),
+        ("tar *", "tar xf a --checkpoint-action=exec=x"),
+        ("tar *", "tar xf a --checkpoint-act=exec=x"),
+        ("tar *", "tar xf a --to-c=x"),
+        ("rg *", "rg --pre x y"),
+        ("rg *", "rg --pre=x y"),
+        ("sort *", "sort --compress-program=x f"),
+        ("sort *", "sort -o f g"),
+        ("curl *", "curl -o f https://a"),
+        ("curl *", "curl --config f"),
+        ("curl *", "curl -sSo f https://a"),
+        ("wget *", "wget -O f https://a"),
+        ("rsync *", "rsync -e x a b"),
+        ("python *", "python -c 1"),
+        ("python3 *", "python3.11 -c 1"),
+        ("perl *", "perl -e 1"),
+        ("node *", "node -e 1"),
+        ("printf *", "printf -v PATH x"),
+        ("test *", "test -v x"),
+        ("cd *", "cd /x"),
+        ("env *", "env A=b x"),
+        ("sudo *", "sudo x"),
+        ("bash *", "bash x.sh"),
+        ("xargs *", "xargs x"),
+        ("make *", "make SHELL=x"),
+        ("make *", "make --eval=x"),
+        ("npm *", "npm exec x"),
+        ("npm run *", "npm run x --script-shell=y"),
+        ("git push", "git push --force"),
+        ("git status", "git status; git push"),
+        ("npm run test:*", "npm run tests"),
+        ("npm run *", "npm runx"),
+        ("echo *", "echos"),
+    ],
+)
+def test_a_dangerous_option_or_another_command_asks(pattern: str, line: str) -> None:
+    assert verdict({"allow": [f"execute_bash({pattern})"]}, line).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "denied"),
+    [
+        ("git push --force", "git push --force origin main", True),
+        ("git push --force", "git -C x push origin --force", True),
+        ("git push --force", "git push --forc", True),
+        ("git push --force", "git push", False),
+        ("git push --force", "git push --force-with-lease", False),
+        ("git push *", "git $X", True),
+        ("git push *", "git -C $X push", True),
+        ("git push *", "git log $X", False),
+        ("git push --force", "git push $X", True),
+        ("rm *", "echo $X", False),
+        ("git push", "git commit -m push", False),
+        ("git push", "git log push", False),
+        ("rm -rf", "rm -r -f x", True),
+        ("rm -rf", "rm -fr x", True),
+        ("rm -rf", "rm -r x", False),
+        ("rm *", "git commit -m 'rm x'", False),
+        ("rm *", "echo rm x", False),
+        ("rm *", "grep -rn 'rm x' src", False),
+        ("rm *", "npm run build", False),
+        ("rm *", "ls -la; cat x | grep y", False),
+        ("curl *", "echo $(curl x)", True),
+        ("* --force", "x y --force", True),
+    ],
+)
+def test_a_rule_that_forbids_looks_at_other_spellings(pattern: str, line: str, denied: bool) -> None:
+    found = verdict({"allow": ["execute_bash"], "deny": [f"execute_bash({pattern})"]}, line)
+    assert (found.decision == "deny") is denied
+
+
+def test_a_shell_sees_the_words_that_were_matched() -> None:
+    """What is called plain is run by a real shell, in which `echo` tells its words."""
+    random = Random(7)
+    letters = "ab" * 3 + "  \t'\"\"''$`\\;|&<>(){}[]*?~#!=%^@:+,-./\u00e9\n"
+    plain: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for _ in range(8_000):
+        line = "echo " + "".join(random.choices(letters, k=random.randint(1, 12)))
+        for part in ("", " && echo b", "|echo a", "; echo"):
+            found = read_command(line + part).plain if part == "" or len(plain) < 4_000 else None
+            if found and all(words[0] == "echo" for words in found):
+                plain[line + part] = found
+    assert len(plain) > 300
+    script = 'echo() { printf \'%s\\0\' "$#" "$@" >&3; }\n' + "\n".join(
+        f"{line}\nprintf 'END\\0' >&3" for line in plain if "|" not in line
+    )
+    with TemporaryFile() as told:
+        subprocess.run(["bash", "-c", f"exec 3>&{told.fileno()}\n{script}"], check=True, pass_fds=[told.fileno()])
+        told.seek(0)
+        seen = told.read().decode().split("END\0")
+    expected = [
+        "".join(f"{len(words) - 1}\0" + "".join(f"{word}\0" for word in words[1:]) for words in parts)
+        for line, parts in plain.items()
+        if "|" not in line
+    ]
+    assert seen[:-1] == expected
+
+
+def test_each_command_of_a_line_may_be_covered_by_a_rule_of_its_own() -> None:
+    policy = {"allow": ["execute_bash(git status)", "execute_bash(grep *)"]}
+    found = verdict(policy, "git status | grep modified")
+    assert (found.decision, found.rule) == ("allow", "execute_bash(git status) + execute_bash(grep *)")
+    assert verdict(policy, "git status | wc -l").decision == "ask"
+
+
+def test_the_reason_says_what_is_not_plain() -> None:
+    found = verdict({"allow": ["execute_bash(echo *)"]}, "echo $(id)")
+    assert "it holds an expansion ($)" in found.reason
+
+
+def test_a_path_that_no_tool_may_touch_is_not_touched_by_a_command_either() -> None:
+    policy = {"allow": ["execute_bash"], "deny": ["*(secrets/**)"]}
+    for line in ("cat secrets/key", "ls secrets", "cat ./a/../secrets/key", "cat < secrets/key; tar cf x.tar secrets"):
+        assert verdict(policy, line).decision == "deny", line
+    assert verdict(policy, "cat src/main.py").decision == "allow"
+    assert verdict(policy, 'bash -c "$X"').decision == "deny", "what cannot be read may touch it"
+    assert verdict(policy, "dd if=/srv/job/secrets/key").decision == "deny"
+
+
+def test_a_remembered_command_covers_itself_alone() -> None:
+    line = "git log -n 'a b'"
+    pattern = literal_pattern(("git", "log", "-n", "a b"))
+    assert pattern == "git log -n 'a b'"
+    remembered = [f"execute_bash({pattern})"]
+    assert verdict({}, line, remembered=remembered).layer == "remembered"
+    assert verdict({}, f"{line} x", remembered=remembered).decision == "ask"
+    assert verdict({"deny": ["execute_bash(git log)"]}, line, remembered=remembered).decision == "deny"
+    assert literal_pattern(("ls", "*")) is None
+
+
+@pytest.mark.parametrize("pattern", ["", "echo 'a", "'"])
+def test_a_pattern_that_is_no_command_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"names no command|do not match"):
+        CommandPattern(pattern)

@@ -1,0 +1,69 @@
+"""Waiting for an effect that another attempt runs."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.holding import AT_WORK, let_go, this_process
+from loom_store.rows import Effect
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+
+KEY = "job/0/call"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "loom.db") as opened:
+        yield opened
+
+
+def begin(tx: Transaction) -> Effect:
+    """A tool begins to run in this process."""
+    return tx.begin_effect(
+        KEY, job="job", turn=0, call_id="call", tool="send", arguments_digest="0" * 64, held=(this_process(), 8.0)
+    )
+
+
+def settle(tx: Transaction) -> str:
+    """It has ended."""
+    name = tx.put_blob(b"done")
+    tx.settle_effect(KEY, "settled", result_digest=name)
+    return name
+
+
+async def test_an_outcome_written_after_the_effect_was_read_is_seen(store: Store) -> None:
+    """The attempt ended between this one's look at the ledger and its look at who is at work."""
+    stale = await store.write(begin)
+    name = await store.write(settle)
+    found = await let_go(store, stale, 10)
+    assert (stale.status, found.status, found.result_digest) == ("pending", "settled", name)
+
+
+async def test_an_attempt_at_work_is_waited_for(store: Store) -> None:
+    effect = await store.write(begin)
+    AT_WORK.add(KEY)
+    waiting = asyncio.create_task(let_go(store, effect, 60))
+    try:
+        await store.read(lambda tx: tx.effect(KEY))
+        assert not waiting.done()
+        await store.write(settle)
+    finally:
+        AT_WORK.discard(KEY)
+    assert (await waiting).status == "settled"
+
+
+async def test_a_pending_effect_that_nobody_runs_is_given_at_once(store: Store) -> None:
+    effect = await store.write(begin)
+    assert (await let_go(store, effect, 60)).status == "pending"
+
+
+async def test_no_longer_is_waited_than_was_asked(store: Store) -> None:
+    effect = await store.write(begin)
+    AT_WORK.add(KEY)
+    try:
+        assert (await let_go(store, effect, 0)).status == "pending"
+    finally:
+        AT_WORK.discard(KEY)
