@@ -1,6 +1,7 @@
 """Approvals as lists show them. The truth is the job's own state; these rows follow it."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,11 +9,14 @@ from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import NotFoundError
+from loom_store.jobs import jobs_with_those_below
 from loom_store.packing import pack_text, unpack_text
 from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
 from loom_store.scope import Scope
 from loom_store.tables import approvals, jobs
 
+MOST_CHANGES = 50
+"""So many changes of a request are kept: votes, reminders, escalations."""
 _SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
 _BY_ID = _SELECT.where(approvals.c.id == bindparam("approval"))
 _ADD = insert(approvals)
@@ -50,10 +54,32 @@ class Approvals(Scope):
         }
         self._execute(_ADD, values)
 
+    def change_approval(self, id: str, change: Mapping[str, Any]) -> None:
+        """Write down what became of a request that still waits: its new `expires_at`, and the rest as `change`."""
+        found = self._execute(_BY_ID, {"approval": id}).first()
+        if found is None or found.status != "pending":
+            return
+        body = json.loads(unpack_text(found.body))
+        if "expires_at" in change:
+            due = change["expires_at"]
+            body["expires_at"] = None if due is None else from_millis(to_millis(due))
+        told = {key: value for key, value in change.items() if key != "expires_at"}
+        body["details"] = {**body["details"], "changes": [*body["details"].get("changes", []), told][-MOST_CHANGES:]}
+        self._execute(_CHANGE, {"approval": id, "new_body": pack_text(canonical_json(body))})
+
     def decide_approval(
-        self, id: str, status: str, choice: str | None = None, by: str = "", at: Moment | None = None, message: str = ""
+        self,
+        id: str,
+        status: str,
+        choice: str | None = None,
+        by: str = "",
+        at: Moment | None = None,
+        message: str = "",
+        keys: Sequence[str] = (),
     ) -> bool:
         """Write down how an approval ended (``approved``, ``rejected``, ``expired``, …). The first outcome stays.
+
+        `keys` are those with which it was decided, where it was signed.
 
         Returns:
             True when this call wrote it.
@@ -67,17 +93,26 @@ class Approvals(Scope):
         if found.status != "pending":
             return False
         decided_at = from_millis(self._millis() if at is None else to_millis(at))
-        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message})
+        signed = {"keys": list(keys)} if keys else {}
+        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message, **signed})
         self._execute(_DECIDE, {"approval": id, "new_status": status, "new_decision": pack_text(decision)})
         return True
 
-    def approvals(self, status: str | None = None, job: str | None = None) -> list[dict[str, Any]]:
-        """List approvals, the oldest first, with the keys of `ApprovalRow`, status, choice, by, at and message."""
+    def approvals(
+        self, status: str | None = None, job: str | None = None, *, below: bool = False
+    ) -> list[dict[str, Any]]:
+        """List approvals, the oldest first, with the keys of `ApprovalRow`, status, choice, by, at and message.
+
+        Args:
+            status: Only those.
+            job: Only those of this job.
+            below: Also those of its child jobs, and theirs.
+        """
         query = _SELECT.order_by(approvals.c.created_at, approvals.c.id)
         if status is not None:
             query = query.where(approvals.c.status == status)
         if job is not None:
-            query = query.where(jobs.c.name == job)
+            query = query.where(jobs_with_those_below(job) if below else jobs.c.name == job)
         return [_shown(row) for row in self._execute(query)]
 
     def approval(self, id: str) -> dict[str, Any] | None:

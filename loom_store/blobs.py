@@ -12,10 +12,13 @@ from loom_store.tables import blobs
 
 # Putting a content again says that somebody needs it: prune looks at this time. Coarse, to save writes.
 TOUCH_SECONDS: Final = 3600
+HELD: Final = 2**62
+"""The time, far after any other, at which a content was put that stays until it is released."""
 
 _FIND = select(blobs.c.id, blobs.c.put_at).where(blobs.c.digest == bindparam("name"))
 _READ = select(blobs.c.body).where(blobs.c.digest == bindparam("name"))
 _ADD = insert(blobs).values({name: bindparam(name) for name in ("digest", "size", "put_at", "body")})
+_MARK = update(blobs).where(blobs.c.digest == bindparam("name")).values(put_at=bindparam("now"))
 _TOUCH = update(blobs).where(blobs.c.id == bindparam("blob_id")).values(put_at=bindparam("now"))
 
 
@@ -49,6 +52,20 @@ class Blobs(Scope):
     def has_blob(self, digest: str) -> bool:
         """Say whether the store holds that content."""
         return self._execute(_FIND, {"name": raw_digest(digest)}).first() is not None
+
+    def hold_blob(self, data: bytes) -> str:
+        """Keep bytes until `release_blob`, also through a prune, and with them every content that they name.
+
+        Returns:
+            Their digest.
+        """
+        digest = self.put_blob(data)
+        self._execute(_MARK, {"name": raw_digest(digest), "now": HELD})
+        return digest
+
+    def release_blob(self, digest: str) -> None:
+        """Let a content go that was held, as if it had been put now. One that is not there is none to hold."""
+        self._execute(_MARK, {"name": raw_digest(digest), "now": self._seconds()})
 
     def _put(self, data: bytes) -> tuple[int, str]:
         raw = sha256(data).digest()

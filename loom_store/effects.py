@@ -1,5 +1,6 @@
 """The ledger of effects: the intent is written before a tool runs, the outcome after it."""
 
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from sqlalchemy import bindparam, insert, select, update
@@ -23,7 +24,19 @@ _ADD = insert(effects)
 _SETTLE = (
     update(effects)
     .where(effects.c.id == bindparam("effect_id"))
-    .values({name: bindparam("new_" + name) for name in ("status", "result", "note", "settled_at")})
+    .values(
+        {name: bindparam("new_" + name) for name in ("status", "result", "note", "settled_at")}
+        | {"holder": None, "held_until": None}
+    )
+)
+_COUNT = update(effects).where(effects.c.id == bindparam("effect_id")).values(attempts=effects.c.attempts + 1)
+_HOLD = (
+    update(effects)
+    .where(effects.c.id == bindparam("effect_id"))
+    .values(holder=bindparam("new_holder"), held_until=bindparam("new_until"))
+)
+_RECONCILED = (
+    update(effects).where(effects.c.id == bindparam("effect_id")).values(reconciled=bindparam("new_reconciled"))
 )
 
 # From a status to those that may follow it. An outcome once known stays; an unknown one may become known.
@@ -36,11 +49,37 @@ _MAY_BECOME: Final[dict[EffectStatus, frozenset[EffectStatus]]] = {
 }
 
 
+def undo_key(effect: Effect) -> str:
+    """Name the taking back of an effect, which is an effect itself. No call's key looks so: a turn is a number."""
+    return f"{effect.job}/~undo/{effect.turn}/{effect.call_id}"
+
+
 class Effects(Blobs):
     """The part of a transaction that deals with effects."""
 
-    def begin_effect(self, key: str, *, job: str, turn: int, call_id: str, tool: str, arguments_digest: str) -> Effect:
-        """Write down that a tool is about to run, or find that it was written down before.
+    def begin_effect(
+        self,
+        key: str,
+        *,
+        job: str,
+        turn: int,
+        call_id: str,
+        tool: str,
+        arguments_digest: str,
+        summary: str = "",
+        held: tuple[str, float] | None = None,
+    ) -> Effect:
+        """Write down that a tool is about to run, or find that it was written down before, and count the attempt.
+
+        Args:
+            key: Its idempotency key.
+            job: The job's id.
+            turn: Number of the turn.
+            call_id: The model's id of the call.
+            tool: The tool's name.
+            arguments_digest: Digest of the call's arguments.
+            summary: What the call is about, in a line, without secrets.
+            held: The process in which the tool is to run, and the seconds for which to believe so.
 
         Returns:
             The effect. Its `created` says whether to run the tool: when False, look at its status.
@@ -56,7 +95,8 @@ class Effects(Blobs):
                     f"the effect key {key!r} stands for {effect.tool} with arguments {effect.arguments_digest[:12]}, "
                     f"not for {tool} with {arguments_digest[:12]}; give every call a key of its own"
                 )
-            return effect
+            self._execute(_COUNT, {"effect_id": found.id})
+            return replace(effect, attempts=effect.attempts + 1)
         effect = Effect(
             key=storable(key),
             job=job,
@@ -69,6 +109,9 @@ class Effects(Blobs):
             note=None,
             begun_at=from_millis(self._millis()),
             settled_at=None,
+            summary=storable(summary),
+            holder=held[0] if held else None,
+            held_until=from_millis(self._millis() + round(held[1] * 1000)) if held else None,
             created=True,
         )
         self._write_intent(effect)
@@ -103,6 +146,25 @@ class Effects(Blobs):
         }
         self._execute(_SETTLE, new)
 
+    def hold_effect(self, key: str, holder: str, seconds: float) -> None:
+        """Say that the tool runs, in that process, and for how long to believe so; nothing once the effect ended."""
+        row = self._find_effect(key)
+        if row is not None and row.status == "pending":
+            until = self._millis() + round(seconds * 1000)
+            self._execute(_HOLD, {"effect_id": row.id, "new_holder": holder, "new_until": until})
+
+    def count_attempt(self, key: str) -> None:
+        """Count one more attempt at an effect."""
+        row = self._find_effect(key)
+        if row is not None:
+            self._execute(_COUNT, {"effect_id": row.id})
+
+    def reconcile_effect(self, key: str, outcome: str) -> None:
+        """Write down what the tool said when it was asked what became of an attempt."""
+        row = self._find_effect(key)
+        if row is not None:
+            self._execute(_RECONCILED, {"effect_id": row.id, "new_reconciled": outcome})
+
     def effect(self, key: str) -> Effect | None:
         """Give the effect of that key, if it was begun."""
         row = self._find_effect(key)
@@ -124,6 +186,9 @@ class Effects(Blobs):
             "arguments": raw_digest(effect.arguments_digest),
             "status": effect.status,
             "begun_at": to_millis(effect.begun_at),
+            "summary": pack_text(effect.summary) if effect.summary else None,
+            "holder": effect.holder,
+            "held_until": None if effect.held_until is None else to_millis(effect.held_until),
         }
         self._execute(_ADD, row)
 
@@ -147,4 +212,9 @@ def _effect(row: Any) -> Effect:
         note=None if row.note is None else unpack_text(row.note),
         begun_at=from_millis(row.begun_at),
         settled_at=None if row.settled_at is None else from_millis(row.settled_at),
+        summary="" if row.summary is None else unpack_text(row.summary),
+        attempts=row.attempts,
+        reconciled=row.reconciled,
+        holder=row.holder,
+        held_until=None if row.held_until is None else from_millis(row.held_until),
     )

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, or_, select, update
 
 from loom_dsl.errors import JobExists, NotFoundError
 from loom_store.packing import pack_text, unpack_text
@@ -13,13 +13,27 @@ from loom_store.tables import jobs, sessions
 
 _BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+_BELOW = (
+    select(jobs)
+    .where(jobs.c.name > bindparam("first"), jobs.c.name < bindparam("last"))
+    .where(jobs.c.created_at >= bindparam("since"))
+    .order_by(jobs.c.created_at, jobs.c.id)
+)
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
 _ABORT = select(jobs.c.abort).where(jobs.c.name == bindparam("job_name"))
 
 _CONTENT: Final = ("session", "agent", "plan", "task", "workdir", "namespace", "task_queue")
-_TEXTS: Final = ("state", "status", "paused_by")
+_TEXTS: Final = ("state", "status", "paused_by", "plan")
 _JSONS: Final = ("result", "waiting")
+
+
+def jobs_with_those_below(job: str) -> ColumnElement[bool]:
+    """Give the condition that a row of `jobs` is this job, a child job of it, or one of theirs."""
+    above = jobs.alias()
+    since = select(above.c.created_at).where(above.c.name == job).scalar_subquery()
+    below = and_(jobs.c.name > f"{job}.", jobs.c.name < f"{job}/", jobs.c.created_at >= since)
+    return or_(jobs.c.name == job, below)
 
 
 class Jobs(Scope):
@@ -59,7 +73,8 @@ class Jobs(Scope):
         if found is not None and found.created_at is not None:
             differs = [name for name in _CONTENT if getattr(found, name) != content[name]]
             if differs:
-                raise JobExists(f"job {job!r} exists already with another {', '.join(differs)}; take another id")
+                why = f"job {job!r} exists already with another {', '.join(differs)}; take another id"
+                raise JobExists(why, tuple(differs))
             return False
         values = {**content, "created_at": to_millis(created_at), "state": "idle", "status": "running"}
         self._execute(_CREATE.values(values), {"job_id": self._job_id(job)})
@@ -70,7 +85,7 @@ class Jobs(Scope):
 
         Args:
             job: The job.
-            fields: state, status, paused_by (text or None); ended_at (a time or None); result, waiting (JSON).
+            fields: state, status, paused_by, plan (text or None); ended_at (a time or None); result, waiting (JSON).
 
         Raises:
             NotFoundError: There is no such job.
@@ -102,6 +117,14 @@ class Jobs(Scope):
         """List jobs, the newest first."""
         query = _LIST if status is None else _LIST.where(jobs.c.status == status)
         return [_shown(row) for row in self._execute(query.limit(limit))]
+
+    def jobs_below(self, job: str, limit: int = 200) -> list[dict[str, Any]]:
+        """List the child jobs of a job and theirs, the oldest first: their ids begin with its own and a dot."""
+        row = self._execute(_BY_NAME, {"job_name": job}).first()
+        if row is None or row.created_at is None:
+            return []
+        between = {"first": f"{job}.", "last": f"{job}/", "since": row.created_at}  # the slash follows the dot
+        return [_shown(found) for found in self._execute(_BELOW.limit(limit), between)]
 
     def request_abort(self, job: str, reason: str = "", by: str = "") -> None:
         """Leave the mark that a worker looks for between steps. The first mark stays.

@@ -12,7 +12,7 @@ from loom_store.blobs import TOUCH_SECONDS
 from loom_store.packing import unpack
 from loom_store.rows import to_millis
 from loom_store.scope import Scope
-from loom_store.tables import approvals, blobs, effects, entries, events, jobs, sessions, streams
+from loom_store.tables import approvals, blobs, deliveries, effects, entries, events, jobs, marks, sessions, streams
 
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 _CHUNK: Final = 500
@@ -68,7 +68,8 @@ class Retention(Scope):
         counted = self._scalar(
             select(func.count()).select_from(jobs).where(jobs.c.ended_at < before, jobs.c.created_at.is_not(None))
         )
-        gone = {table.name: self._delete_of(table, old) for table in (events, effects, approvals, streams)}
+        tables = (events, effects, approvals, streams, deliveries, marks)
+        gone = {table.name: self._delete_of(table, old) for table in tables}
         session_count, entry_count = self._prune_sessions(before)
         self._forget_jobs(before)
         digests, size = self._prune_blobs(before)
@@ -159,6 +160,8 @@ class Retention(Scope):
         for column in (effects.c.arguments, effects.c.result):
             for (raw,) in self._stream(select(column).where(column.is_not(None))):
                 yield raw.hex().encode()
+        for (value,) in self._stream(select(marks.c.value)):
+            yield value.encode()
         for row in self._stream(select(jobs.c.plan, jobs.c.agent, jobs.c.result, jobs.c.waiting)):
             yield " ".join(text for text in row if text is not None).encode()
 

@@ -75,6 +75,11 @@ class Effect:
     Attributes:
         key: Its idempotency key, ``job/turn/call``.
         status: ``pending`` until it is known how it ended.
+        summary: What the call was about, in a line, without secrets.
+        attempts: How often an attempt came to it; only the first one runs the tool, unless `reconciled` says so.
+        reconciled: What the tool's `reconcile` said of an attempt whose end nobody saw.
+        holder: The process in which the tool runs, while it does; see `activities.holding`.
+        held_until: Until when the holder says so, unless it says so again.
         created: Whether this call of `begin_effect` wrote the intent; always False on reading.
     """
 
@@ -89,6 +94,11 @@ class Effect:
     note: str | None
     begun_at: str
     settled_at: str | None
+    summary: str = ""
+    attempts: int = 1
+    reconciled: str | None = None
+    holder: str | None = None
+    held_until: str | None = None
     created: bool = False
 
 

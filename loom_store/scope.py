@@ -1,13 +1,14 @@
 """What all methods of a transaction stand on: the connection, the caches, and integers for long names."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy import Connection, Executable, bindparam, insert, select
 
+from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.tables import jobs
 
@@ -18,6 +19,19 @@ _JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
 _NEW_JOB = insert(jobs).values(name=bindparam("name"))
 
 
+@dataclass(slots=True)
+class Webhooks:
+    """Which webhooks this process writes down.
+
+    Attributes:
+        endpoints: Who is told of events.
+        wake: Called with a job and an endpoint when something is to be delivered; on the store's thread.
+    """
+
+    endpoints: Sequence[Endpoint] = ()
+    wake: Callable[[str, str], None] = lambda job, endpoint: None
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What the transactions of one open store share."""
@@ -25,6 +39,7 @@ class Shared:
     blobs: BlobCache = field(default_factory=lambda: BlobCache(64 * MIB))
     entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
     clock: Callable[[], float] = time.time
+    webhooks: Webhooks = field(default_factory=Webhooks)
 
 
 class Scope:

@@ -94,6 +94,11 @@ class Sessions(Blobs):
         if row.lease is not None and row.lease == self._find_job(job):
             self._execute(_LEASE, {"session_id": row.id, "job": None})
 
+    def session_number(self, session: str) -> int | None:
+        """Give the integer that stands for a session, or None. It is never given to another one, also after a prune."""
+        row = self._find_session(session)
+        return None if row is None else row.id
+
     def session_end(self, session: str) -> int:
         """Give the ``seq`` that the next entry will have: how many entries a reader sees.
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreMissing, StoreReadOnly
+from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
 from loom_store.location import Location, parse_location
@@ -116,6 +117,15 @@ class Store:
     def cached_blob(self, digest: str) -> bytes | None:
         """Give a content if it is in memory, without waiting."""
         return self._shared.blobs.get(digest)
+
+    def subscribe(self, endpoints: Sequence[Endpoint], wake: Callable[[str, str], None]) -> None:
+        """Write down what webhooks are told, in the transactions that this object runs from now on.
+
+        Args:
+            endpoints: Who is told.
+            wake: Called with a job and an endpoint's name after a commit with something for it, on the store's thread.
+        """
+        self._shared.webhooks.endpoints, self._shared.webhooks.wake = tuple(endpoints), wake
 
     def size_report(self) -> SizeReport:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""

@@ -118,6 +118,11 @@ effects = Table(
     Column("note", LargeBinary),
     Column("begun_at", BigInteger, nullable=False),
     Column("settled_at", BigInteger),
+    Column("summary", LargeBinary),
+    Column("attempts", Integer, nullable=False, server_default="1"),
+    Column("reconciled", Text),  # what the tool said when it was asked
+    Column("holder", Text),  # the worker's process whose attempt runs
+    Column("held_until", BigInteger),  # what it renews while it runs
     Index("effects_by_key", "key_hash"),
     Index("effects_by_job", "job"),
 )
@@ -134,4 +139,62 @@ approvals = Table(
     Index("approvals_by_job", "job"),
     Index("approvals_by_status", "status"),
     sqlite_with_rowid=False,
+)
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("approval", Text, nullable=False),
+    Column("rule", Text, nullable=False),
+    Column("arguments", Text),  # digest of the only arguments that it is about
+    Column("agent", Text, nullable=False),
+    Column("workdir", Text, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("kept_by", Text, nullable=False),
+    Column("kept_at", BigInteger, nullable=False),
+    Column("revoked_by", Text),
+    Column("revoked_at", BigInteger),
+    Index("rules_by_approval", "approval", "rule", unique=True),
+    Index("rules_by_agent", "agent", "workdir"),
+    sqlite_autoincrement=True,
+)
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("job", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Index("marks_by_job", "job", "kind", "value", unique=True),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("job", Text, nullable=False),  # its name: the trail outlives the job's row
+    Column("body", LargeBinary, nullable=False),  # JSON
+    Column("hash", LargeBinary(32), nullable=False),
+    Index("audit_by_job", "job"),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("message", Text, nullable=False),  # the same for every attempt
+    Column("job", Integer, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # JSON
+    Column("died_at", BigInteger),  # null: it waits
+    Column("problem", Text),
+    Index("deliveries_by_message", "message", unique=True),
+    Index("deliveries_by_job", "job", "endpoint"),
+    sqlite_autoincrement=True,
 )
