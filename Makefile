@@ -12,6 +12,8 @@ PY := $(VENV)/bin/python
 SHOW := loom_client/progress.py
 TESTS ?= tests
 WORKERS ?= 2
+# Hundreds of processes are started by the tests: none need compile Loom again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check static lint format types imports unit bench nightly temporal clean
 
@@ -22,7 +24,7 @@ demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for y
 	@$(PY) -m loom_client.demo
 
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
-	@$(PY) -m pytest -q -n $(WORKERS) -m "not nightly" $(TESTS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly" $(TESTS)
 
 check: static unit ## Lint, types, directions of imports, unit tests: under a minute
 
