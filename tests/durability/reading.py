@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType as HistoryEvent
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.api.failure.v1 import Failure
-from temporalio.api.history.v1 import MarkerRecordedEventAttributes
+from temporalio.api.history.v1 import MarkerRecordedEventAttributes, WorkflowTaskFailedEventAttributes
 from temporalio.client import Client, WorkflowHistory
 
 from loom_client.job import Job
@@ -120,17 +121,23 @@ async def histories(client: Client, job: str) -> list[WorkflowHistory]:
 def failed_tasks(runs: list[WorkflowHistory]) -> list[str]:
     """Why workflow tasks failed, if any did: each with its causes.
 
-    Left out is what has the task done again and is nobody's fault: a signal that arrives while a run ends, and a
-    machine so busy that the SDK takes a workflow for locked up, which has not gone on for two seconds. One that is
-    locked up is so each time, and its job does not end.
+    Left out is what has the task done again and is nobody's fault: a signal that arrives while a run ends, a machine
+    so busy that the SDK takes a workflow for locked up, which has not gone on for two seconds, and results of more
+    than 2 MB (`history.maximumBufferedEventsSizeInBytes`) that arrive at the server while a task is under way, which
+    it then takes back to hand them out with the next. One that is locked up is so each time, and its job does not end.
     """
     return [
         _messages(event.workflow_task_failed_event_attributes.failure)
         for run in runs
         for event in run.events
         if event.event_type == HistoryEvent.EVENT_TYPE_WORKFLOW_TASK_FAILED
-        and not event.workflow_task_failed_event_attributes.failure.message.startswith(_HARMLESS)
+        and not _harmless(event.workflow_task_failed_event_attributes)
     ]
+
+
+def _harmless(failed: WorkflowTaskFailedEventAttributes) -> bool:
+    taken_back = failed.cause == WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND
+    return taken_back or failed.failure.message.startswith(_HARMLESS)
 
 
 def _messages(failure: Failure) -> str:
