@@ -13,7 +13,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def sarif(findings: Iterable[Diagnostic]) -> dict[str, Any]:
     """Give findings as one SARIF log with one run: rules by code, results in the order given.
 
-    Lines and columns count from 1, as in SARIF. A finding without a file has no location.
+    Lines and columns count from 1, as in SARIF. A finding without a file has no location. What to do about a finding
+    stands in its message, for whoever shows that, and alone in its property `fix`, for programs.
     """
     told = list(findings)
     codes = sorted({finding.code for finding in told})
@@ -37,6 +38,8 @@ def _result(finding: Diagnostic, index: int) -> dict[str, Any]:
         "level": finding.severity,
         "message": {"text": text},
     }
+    if finding.fix:
+        result["properties"] = {"fix": finding.fix}
     if finding.file:
         place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
         if finding.line is not None:

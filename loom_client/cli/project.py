@@ -44,8 +44,9 @@ def validate(
         typer.Argument(help="Agents, graphs, scripts of the fake model; or directories of them.", metavar="FILE…"),
     ],
     tools: Tools = None,
-    json: Json = False,
-    sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF 2.1.0, for editors and code hosts.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print SARIF 2.1.0, which editors, code hosts and programs read.")
+    ] = False,
 ) -> int:
     """Check documents and tell everything that is wrong with them; 2 when something is (warnings are not)."""
     import os
@@ -55,22 +56,19 @@ def validate(
 
     paper = paper_for()
     known, findings = load_tools(tools or [])
-    for_people = not json and not sarif
-    if for_people:
+    if not json:
         _print_findings(paper, findings)
     for file in documents_among(files):
         name, found = check_file(file, known, os.environ)
         findings += found
-        if for_people:
+        if not json:
             _print_findings(paper, found)
             if not found:
                 print(paper.styled(visible(f"{file}: ok  {name}"), "green"))
-    if sarif:
-        from loom_dsl.sarif import sarif as log_of
+    if json:
+        from loom_dsl.sarif import sarif
 
-        _print_json(log_of(findings))
-    elif json:
-        _print_json(findings)
+        _print_json(sarif(findings))
     elif findings:
         paper.line(f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}", "bold")
     return MISTAKE if any(found.severity == "error" for found in findings) else DONE

@@ -201,14 +201,6 @@ def test_all_mistakes_of_all_files_are_told_at_once(loom: Command, tmp_path: Pat
     ]
 
 
-def test_findings_are_a_sarif_log_for_editors(loom: Command, tmp_path: Path) -> None:
-    (tmp_path / "g.yaml").write_text(GRAPH.replace("next: two", "next: three"))
-    said = loom("validate", "g.yaml", "--sarif")
-    (run,) = json.loads(said.out)["runs"]
-    assert (said.code, run["results"][0]["ruleId"]) == (2, "L102")
-    assert run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 6
-
-
 def test_a_warning_is_told_and_is_no_mistake(loom: Command, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(GRAPH.replace("{next: two}", '{activity: "m:f", timeout: 2m, next: two}'))
     said = loom("validate", "g.yaml")
@@ -216,22 +208,27 @@ def test_a_warning_is_told_and_is_no_mistake(loom: Command, tmp_path: Path) -> N
     assert "L141" in said.out
 
 
-def test_findings_are_a_list_in_json_and_an_empty_one_when_all_is_well(loom: Command, tmp_path: Path) -> None:
+def test_findings_are_a_sarif_log_for_programs_and_an_empty_one_when_all_is_well(loom: Command, tmp_path: Path) -> None:
     bad, good = written(tmp_path, bad=AGENT + "tools: [glob, globb]\n", good=GRAPH)
-    said = loom("validate", bad, good, "--json")
-    assert said.code == 2
-    assert json.loads(said.out) == [
-        {
-            "code": "L150",
-            "message": "there is no built-in tool 'globb'; did you mean 'glob'?",
-            "file": "bad.yaml",
-            "line": 5,
-            "column": 15,
-            "fix": "",
-            "severity": "error",
-        }
+    (tmp_path / "g.yaml").write_text(GRAPH.replace("next: two", "nxt: two"))
+    said = loom("validate", bad, "g.yaml", good, "--json")
+    log = json.loads(said.out)
+    (run,) = log["runs"]
+    assert (said.code, said.err, log["version"]) == (2, "", "2.1.0")
+    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    assert [
+        (r["ruleId"], r["level"], p["artifactLocation"]["uri"]) for r, p in zip(run["results"], places, strict=True)
+    ] == [
+        ("L150", "error", "bad.yaml"),
+        ("L002", "error", "g.yaml"),
     ]
-    assert loom("validate", good, "--json") == Said(0, "[]\n", "")
+    assert [place["region"] for place in places] == [
+        {"startLine": 5, "startColumn": 15},
+        {"startLine": 6, "startColumn": 9},
+    ]
+    assert run["results"][0]["message"]["text"] == "there is no built-in tool 'globb'; did you mean 'glob'?"
+    clean = loom("validate", good, "--json")
+    assert (clean.code, json.loads(clean.out)["runs"][0]["results"]) == (0, [])
 
 
 def test_a_tool_module_that_cannot_be_imported_is_told_once(tmp_path: Path) -> None:

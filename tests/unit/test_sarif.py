@@ -51,7 +51,9 @@ def test_every_result_names_its_rule_by_id_and_by_index() -> None:
 
 def test_a_result_says_what_to_do() -> None:
     (first, *_) = run_of(check_text(TEXT, "x.yaml"))["results"]
-    assert first["message"]["text"].endswith("or `deadline: never` when that is meant)")
+    fix = "add `deadline: {after: 4h, to: NODE}`, or `deadline: never` when that is meant"
+    assert first["message"]["text"].endswith(f" ({fix})")
+    assert first["properties"] == {"fix": fix}
 
 
 @pytest.mark.parametrize(
