@@ -31,7 +31,8 @@ async def notify(target: str, notice: Mapping[str, Any]) -> None:
     Raises:
         NoticeFailed: It was not taken; the engine tries again.
     """
-    body = json.dumps(notice, ensure_ascii=False).encode()
+    # What a model wrote may hold half of a pair, which is no text in UTF-8; as an escape it is JSON as good as any.
+    body = json.dumps(notice, ensure_ascii=False).encode("utf-8", "backslashreplace")
     try:
         async with asyncio.timeout(SECONDS):
             if target.startswith(("http://", "https://")):

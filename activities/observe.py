@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.asked import arguments_of
 from activities.notify import notify
 from activities.runtime import Call, Runtime
 from activities.webhooks.telling import write_webhooks
@@ -28,8 +29,6 @@ STATUS_OF_CHOICE = {
 
 AUDITED = frozenset({"approval_requested", "approval_changed", "approval_decided", "control"})
 """Events that are part of the audit trail."""
-LARGEST_CONTENT = 64 * 1024
-"""Bytes of arguments that a notice carries."""
 CHANGES = ("what", "expires_at", "to", "by", "have", "need", "keys")
 """What an `approval_changed` event says that lists show."""
 
@@ -94,15 +93,6 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             )
         case "control" if event["op"] in ("pause", "resume"):
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
-
-
-def _content(tx: Transaction, request: Any) -> Any:
-    """The arguments that a request names by their digest, if they are few: who is told has no store to look into."""
-    name = request.get("arguments") if isinstance(request, dict) else None
-    if not isinstance(name, str) or not is_digest(name):
-        return None
-    text = tx.get_blob(name)
-    return json.loads(text) if len(text) <= LARGEST_CONTENT else None
 
 
 def _keep_rules(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
@@ -190,7 +180,9 @@ class Observe:
         await self._runtime.store.write(lambda tx: store_events(tx, call))
         if self._runtime.on_approval:
             notice = {"job": call.job, "turn": call.turn, **call.arguments}
-            content = await self._runtime.store.read(lambda tx: _content(tx, call.arguments["request"]))
+            asked = call.arguments["request"]
+            named = asked.get("arguments") if isinstance(asked, dict) else None
+            content = await self._runtime.store.read(lambda tx: arguments_of(tx, named))
             if content is not None:
                 notice["content"] = content
             await notify(self._runtime.on_approval, notice)

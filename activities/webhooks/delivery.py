@@ -10,10 +10,10 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.asked import arguments_of
 from activities.runtime import Heartbeats
 from activities.webhooks.sending import NotTaken, Sender, Senders
-from loom_dsl.approval import is_digest
-from loom_dsl.errors import BlobMissing, ConfigurationError, StoreError
+from loom_dsl.errors import ConfigurationError, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.webhook_names import BURY, NEXT, POST
 from loom_dsl.webhooks import ASKS, DeliveryRetry
@@ -21,8 +21,6 @@ from loom_store.deliveries import Delivery
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-LARGEST_CONTENT = 64 * 1024
-"""Bytes of arguments that a message carries."""
 Links = Callable[[Mapping[str, Any], str], dict[str, str]]
 """Makes links that decide, by choice: of an approval's row, for a person. None where the person may not decide."""
 
@@ -94,11 +92,10 @@ class Deliveries:
         except StoreError as error:
             raise ApplicationError(error.message, type=error.code) from None
 
-    def _body(self, sender: Sender, found: Delivery, content: str, row: Mapping[str, Any] | None) -> str:
+    def _body(self, sender: Sender, found: Delivery, content: Any, row: Mapping[str, Any] | None) -> str:
         data = dict(found.data)
-        if sender.endpoint.arguments:
-            with contextlib.suppress(ValueError, RecursionError):  # a graph's question may name what are no arguments
-                data["content"] = json.loads(content)
+        if sender.endpoint.arguments and content is not None:
+            data["content"] = content
         data = _without_secrets(data, self._secrets)
         if row is not None and row["status"] == "pending" and found.event in ASKS:
             made = {person: self._links(row, person) for person in sender.endpoint.links}
@@ -107,18 +104,15 @@ class Deliveries:
         return json.dumps(message, separators=(",", ":"))
 
 
-def _looked_up(tx: Transaction, number: int) -> tuple[Delivery | None, str, dict[str, Any] | None]:
+def _looked_up(tx: Transaction, number: int) -> tuple[Delivery | None, Any, dict[str, Any] | None]:
     """Give a message with the arguments that it is about, if they are few, and its approval."""
     found = tx.delivery(number)
     if found is None:
-        return None, "", None
-    name = found.data.get("request", {}).get("arguments")
-    try:
-        content = tx.get_blob(name) if found.event in ASKS and is_digest(name) else b""
-    except BlobMissing:
-        content = b""
+        return None, None, None
+    asks = found.event in ASKS
+    content = arguments_of(tx, found.data.get("request", {}).get("arguments")) if asks else None
     row = tx.approval(found.data["approval_id"]) if "approval_id" in found.data else None
-    return found, content.decode("utf-8", "replace") if len(content) <= LARGEST_CONTENT else "", row
+    return found, content, row
 
 
 def _without_secrets(data: dict[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """What the gateway does for a person whose token it has checked: as far as that person's roles go."""
 
 import asyncio
-import contextlib
-import json
 import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from activities.asked import arguments_of
 from loom_client.client import Loom
 from loom_client.gateway import links
 from loom_client.gateway.answers import Problem
@@ -21,7 +20,7 @@ from loom_dsl.run import RunResult
 from loom_store.transaction import Transaction
 
 LARGEST_SHOWN = 64 * 1024
-"""Characters of the arguments and of the preview that are shown."""
+"""Characters of the preview that are shown."""
 _JOB = ("job", "agent", "task", "status", "state", "session", "created_at", "ended_at", "paused_by", "result")
 
 
@@ -250,11 +249,8 @@ def _with_content(tx: Transaction, name: str) -> dict[str, Any] | None:
     row = tx.approval(name)
     if row is None:
         return None
-    text, preview = _text(tx, row["arguments_digest"]), _text(tx, row["details"].get("preview", ""))
-    content = None
-    with contextlib.suppress(ValueError, RecursionError):  # a graph's question may name what are no arguments
-        content = json.loads(text) if len(text) <= LARGEST_SHOWN else None
-    return {**row, "content": content, "preview": preview[:LARGEST_SHOWN]}
+    preview = _text(tx, row["details"].get("preview", ""))
+    return {**row, "content": arguments_of(tx, row["arguments_digest"]), "preview": preview[:LARGEST_SHOWN]}
 
 
 def _text(tx: Transaction, name: str) -> str:
