@@ -7,6 +7,7 @@ from loom_dsl.checks_catch import check_catches
 from loom_dsl.checks_data import check_data, check_use
 from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
+from loom_dsl.checks_locks import check_locks
 from loom_dsl.checks_registry import check_registry
 from loom_dsl.checks_results import check_results
 from loom_dsl.checks_shapes import check_shapes
@@ -42,6 +43,7 @@ def check_graph(
         yield from check_arguments_given(unit, checked)
         yield from check_catches(unit, checked)
         yield from check_durability(unit, checked)
+        yield from check_locks(unit, checked)
         yield from check_registry(unit, checked)
     yield from check_recursion(checked)
     yield from check_use(checked)

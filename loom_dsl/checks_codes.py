@@ -43,6 +43,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "L145": (WARNING, "nothing to compensate"),
     "L146": (ERROR, "deadline where nothing waits"),
     "L147": (ERROR, "exhausted without a bound"),
+    "L148": (ERROR, "lock that its holder waits for"),
     "L150": (ERROR, "unknown tool, agent, model or activity"),
     "L152": (ERROR, "arguments that do not fit"),
     "L153": (WARNING, "agent without a task"),
