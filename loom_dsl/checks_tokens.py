@@ -4,9 +4,12 @@ from collections import deque
 from collections.abc import Iterator
 
 from loom_dsl.checks_flow import Flow, Split, closes
+from loom_dsl.checks_reading import read
 from loom_dsl.checks_unit import Finding, Unit
+from loom_dsl.errors import ExpressionError
+from loom_dsl.expr import compile_expression
 from loom_dsl.nodes_flow import Cancel, End, Fail, Join, Race, Recurse
-from loom_dsl.nodes_work import Activity, AgentNode, Tool
+from loom_dsl.nodes_work import Activity, AgentNode, Map, Tool
 
 
 def check_tokens(unit: Unit) -> Iterator[Finding]:
@@ -20,6 +23,22 @@ def check_tokens(unit: Unit) -> Iterator[Finding]:
             yield from _join(unit, key, node, unit.splits)
         elif not isinstance(node, (End, Fail, Recurse)):
             yield from _meeting(unit, key, unit.splits)
+        if isinstance(node, Map):
+            yield from _wanting(unit, key, node)
+
+
+def _wanting(unit: Unit, key: str, node: Map) -> Iterator[Finding]:
+    """L111 of a map: it would go on with fewer results than it says that it needs."""
+    spec = node.map
+    if not isinstance(spec.need, int) or spec.open is not None or not read(spec.over).constant:
+        return
+    try:
+        items = compile_expression(spec.over).evaluate({})
+    except ExpressionError:
+        return  # that it always fails is told where expressions are looked at
+    if isinstance(items, list) and spec.need > len(items):
+        message = f"`{key}` needs {spec.need} results, and its list has {len(items)} items"
+        yield Finding("L111", message, unit.at(key, "map", "need"), "need fewer, or leave it out to need all")
 
 
 def _races(unit: Unit) -> Iterator[Finding]:

@@ -313,3 +313,22 @@ def test_two_hundred_branches_of_one_split_are_joined() -> None:
         {**nodes, "n0": work([{"if": "run.aborted", "to": "done"}, {"to": "meet"}])}
         | {"meet": {"join": "all", "next": "done"}}
     ) == ["L113"]
+
+
+@pytest.mark.parametrize(
+    ("over", "more", "expected"),
+    [
+        ("[1, 2, 3]", {"need": 4}, ["L111"]),
+        ("range(3)", {"need": 4}, ["L111"]),
+        ("[1, 2, 3]", {"need": 3}, []),
+        ("[1, input.n]", {"need": 4}, []),
+        ("[1]", {"need": 4, "open": {"add": "more", "close": "enough"}}, []),
+        ("range(10000000000)", {"need": 4}, ["L130"]),
+    ],
+)
+def test_a_map_needs_at_most_as_many_results_as_its_list_has_items(
+    over: str, more: dict[str, Any], expected: list[str]
+) -> None:
+    node = {"map": {"over": over, "do": "part", **more}, "next": "done"}
+    part = {"nodes": {"a": {"end": "${item}"}}}
+    assert codes({"each": node}, graphs={"part": part}, input={"n": {"type": "int"}}) == expected
