@@ -166,6 +166,7 @@ def _create_job(tx: Transaction, call: Call, facts: JobFacts, plan: Plan, *, age
         namespace=parent["namespace"],
         task_queue=parent["task_queue"],
         created_at=time.time(),
+        above=call.job,
     )
     return session
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, or_, select, update
+from sqlalchemy import CTE, BindParameter, ColumnElement, bindparam, or_, select, update
 
 from loom_dsl.errors import JobExists, NotFoundError
 from loom_store.packing import pack_text, unpack_text
@@ -13,13 +13,8 @@ from loom_store.tables import jobs, sessions
 
 _BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
-_BELOW = (
-    select(jobs)
-    .where(jobs.c.name > bindparam("first"), jobs.c.name < bindparam("last"))
-    .where(jobs.c.created_at >= bindparam("since"))
-    .order_by(jobs.c.created_at, jobs.c.id)
-)
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
+_LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
 _ABORT = select(jobs.c.abort).where(jobs.c.name == bindparam("job_name"))
 
@@ -28,12 +23,34 @@ _TEXTS: Final = ("state", "status", "paused_by", "plan")
 _JSONS: Final = ("result", "waiting")
 
 
+def jobs_below(job: str | BindParameter[str]) -> CTE:
+    """Give the ids (`id`) of the child jobs of a job and of theirs, by what was written down when they began."""
+    first, child = jobs.alias("first_job"), jobs.alias("child_job")
+    below = (
+        select(child.c.id)
+        .join_from(first, child, child.c.above == first.c.id)
+        .where(first.c.name == job)
+        .cte("below", recursive=True)
+    )
+    return below.union(select(child.c.id).join_from(below, child, child.c.above == below.c.id))
+
+
 def jobs_with_those_below(job: str) -> ColumnElement[bool]:
     """Give the condition that a row of `jobs` is this job, a child job of it, or one of theirs."""
-    above = jobs.alias()
-    since = select(above.c.created_at).where(above.c.name == job).scalar_subquery()
-    below = and_(jobs.c.name > f"{job}.", jobs.c.name < f"{job}/", jobs.c.created_at >= since)
-    return or_(jobs.c.name == job, below)
+    return or_(jobs.c.name == job, jobs.c.id.in_(select(jobs_below(job).c.id)))
+
+
+_BELOW = (
+    select(jobs)
+    .where(jobs.c.id.in_(select(jobs_below(bindparam("job_name")).c.id)))
+    .order_by(jobs.c.created_at, jobs.c.id)
+)
+_above = jobs.alias("above_job")
+_ABOVE = (
+    select(_above.c.name)
+    .join_from(jobs, _above, _above.c.id == jobs.c.above)
+    .where(jobs.c.name == bindparam("job_name"))
+)
 
 
 class Jobs(Scope):
@@ -51,8 +68,11 @@ class Jobs(Scope):
         namespace: str,
         task_queue: str,
         created_at: Moment,
+        above: str | None = None,
     ) -> bool:
         """Write a job down. The same job again changes nothing.
+
+        `above` is the job that started it as a part of itself.
 
         Returns:
             True when this call wrote it.
@@ -72,12 +92,16 @@ class Jobs(Scope):
         found = self._execute(_BY_NAME, {"job_name": job}).first()
         if found is not None and found.created_at is not None:
             differs = [name for name in _CONTENT if getattr(found, name) != content[name]]
+            differs += [] if found.above == (above and self._find_job(above)) else ["job above it"]
             if differs:
                 why = f"job {job!r} exists already with another {', '.join(differs)}; take another id"
                 raise JobExists(why, tuple(differs))
             return False
         values = {**content, "created_at": to_millis(created_at), "state": "idle", "status": "running"}
-        self._execute(_CREATE.values(values), {"job_id": self._job_id(job)})
+        values["above"] = None if above is None else self._job_id(above)
+        own = self._job_id(job)
+        self._execute(_LEAVE, {"own": own})  # children of a job of this name that was pruned
+        self._execute(_CREATE.values(values), {"job_id": own})
         return True
 
     def update_job(self, job: str, **fields: Any) -> None:
@@ -119,12 +143,13 @@ class Jobs(Scope):
         return [_shown(row) for row in self._execute(query.limit(limit))]
 
     def jobs_below(self, job: str, limit: int = 200) -> list[dict[str, Any]]:
-        """List the child jobs of a job and theirs, the oldest first: their ids begin with its own and a dot."""
-        row = self._execute(_BY_NAME, {"job_name": job}).first()
-        if row is None or row.created_at is None:
-            return []
-        between = {"first": f"{job}.", "last": f"{job}/", "since": row.created_at}  # the slash follows the dot
-        return [_shown(found) for found in self._execute(_BELOW.limit(limit), between)]
+        """List the child jobs of a job and theirs, the oldest first."""
+        return [_shown(found) for found in self._execute(_BELOW.limit(limit), {"job_name": job})]
+
+    def job_above(self, job: str) -> str | None:
+        """Name the job that started a job as a part of itself; None: it stands alone."""
+        found = self._scalar(_ABOVE, {"job_name": job})
+        return None if found is None else str(found)
 
     def request_abort(self, job: str, reason: str = "", by: str = "") -> None:
         """Leave the mark that a worker looks for between steps. The first mark stays.

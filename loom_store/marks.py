@@ -4,6 +4,7 @@ from typing import Literal
 
 from sqlalchemy import bindparam, insert, select
 
+from loom_store.jobs import jobs_below
 from loom_store.scope import Scope, storable
 from loom_store.tables import jobs, marks
 
@@ -20,8 +21,7 @@ _OF_JOB = (
 _BELOW = (
     select(marks.c.value)
     .join(jobs, jobs.c.id == marks.c.job)
-    .where(jobs.c.name > bindparam("first"), jobs.c.name < bindparam("last"))
-    .where(marks.c.kind == bindparam("its_kind"))
+    .where(jobs.c.id.in_(select(jobs_below(bindparam("job_name")).c.id)), marks.c.kind == bindparam("its_kind"))
     .distinct()
     .order_by(marks.c.value)
 )
@@ -41,5 +41,4 @@ class Marks(Scope):
 
     def marks_below(self, job: str, kind: Mark) -> list[str]:
         """Give the marks of the child jobs of a job and of theirs, by value."""
-        between = {"first": f"{job}.", "last": f"{job}/", "its_kind": kind}  # the slash follows the dot
-        return list(self._execute(_BELOW, between).scalars())
+        return list(self._execute(_BELOW, {"job_name": job, "its_kind": kind}).scalars())

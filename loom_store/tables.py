@@ -40,8 +40,10 @@ jobs = Table(
     Column("waiting", Text),  # JSON
     Column("result", Text),  # JSON
     Column("abort", Text),  # JSON {reason, by, at}
+    Column("above", Integer),  # id of the job that started it; null: none did
     Index("jobs_by_name", "name", unique=True),
     Index("jobs_by_session", "session"),
+    Index("jobs_by_above", "above", sqlite_where=text("above IS NOT NULL")),
     sqlite_autoincrement=True,
 )
 

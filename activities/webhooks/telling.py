@@ -26,7 +26,7 @@ def write_webhooks(tx: Transaction, job: str, events: Sequence[tuple[int, Mappin
         return
     for offset, event in events:
         kind = told_as(event)
-        if kind is not None and not (kind.startswith("job_") and _is_below_another(tx, job)):
+        if kind is not None and not (kind.startswith("job_") and tx.job_above(job)):
             failed = {"error": _last_error(tx, job, offset)} if kind == "job_failed" else {}
             _write(tx, job, offset, kind, {**_about(tx, event), **failed})
 
@@ -66,9 +66,3 @@ def _last_error(tx: Transaction, job: str, offset: int) -> str:
     near = tx.read_events(job, after=max(0, offset - NEAR - 1), limit=2 * NEAR)
     codes = [str(event.get("error", "")) for _, event in near if event.get("t") == "error"]
     return codes[-1] if codes else ""
-
-
-def _is_below_another(tx: Transaction, job: str) -> bool:
-    """Whether a job is part of another one, which is told of: its id is that one's, a dot, and more."""
-    parts = job.split(".")
-    return any(tx.job(".".join(parts[:count])) is not None for count in range(1, len(parts)))

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from loom_dsl.signature import Signature
 
 _NAME = "^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
-"""No dot, which in a job's id stands before the part that names a child job."""
+"""No dot: the ids of child jobs have one, and none of those may be taken before the child begins."""
 _SAYS_SOMETHING = r"\S"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, SessionBusy
 from loom_store import effects as effects_module
-from loom_store.rows import ApprovalRow, Effect, EffectStatus
+from loom_store.rows import ApprovalRow, Effect, EffectStatus, NewEntry
 from loom_store.store import Store
 
 A, B = "a" * 64, "b" * 64
@@ -32,7 +32,12 @@ def settle(store: Store, status: EffectStatus, result: str | None = None, note: 
 
 
 def create_job(
-    store: Store, job: str = "j", task: str = "do it", session: str = "s", created_at: datetime | float = T0
+    store: Store,
+    job: str = "j",
+    task: str = "do it",
+    session: str = "s",
+    created_at: datetime | float = T0,
+    above: str | None = None,
 ) -> bool:
     return store.write_sync(
         lambda tx: tx.create_job(
@@ -45,6 +50,7 @@ def create_job(
             namespace="default",
             task_queue="loom",
             created_at=created_at,
+            above=above,
         )
     )
 
@@ -230,18 +236,46 @@ def test_jobs_are_listed_with_the_newest_first(store: Store) -> None:
     assert store.read_sync(lambda tx: tx.job("only-events")) is None
 
 
-def test_the_jobs_below_a_job_are_listed_by_their_ids(store: Store) -> None:
-    for name in ("a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
-        create_job(store, name)
+BELOW = {"a": None, "a.kid.1": "a", "elsewhere": "a.kid.1", "a.mine": None, "a.mine.kid": "a.mine", "b.kid.1": None}
 
-    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs_below("a"))] == ["a.kid.1", "a.kid.1.sub.1"]
+
+def test_the_jobs_below_a_job_are_those_that_it_started_whatever_their_ids(store: Store) -> None:
+    for name, above in BELOW.items():
+        create_job(store, name, above=above)
+
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs_below("a"))] == ["a.kid.1", "elsewhere"]
+    assert [job["job"] for job in store.read_sync(lambda tx: tx.jobs_below("a.mine"))] == ["a.mine.kid"]
     assert store.read_sync(lambda tx: tx.jobs_below("nobody")) == []
+    assert {name: store.read_sync(lambda tx, name=name: tx.job_above(name)) for name in BELOW} == BELOW  # type: ignore[misc]
+
+
+def test_a_job_of_an_id_that_stands_for_a_child_of_another_is_refused(store: Store) -> None:
+    for name in ("a", "b"):
+        create_job(store, name)
+    create_job(store, "a.kid", above="a")
+    create_job(store, "a.mine")
+    for name, above in (("a.kid", None), ("a.kid", "b"), ("a.mine", "a")):
+        with pytest.raises(JobExists, match="job above it"):
+            create_job(store, name, above=above)
+
+
+def test_children_of_a_job_that_was_pruned_are_not_those_of_its_name(store: Store) -> None:
+    create_job(store, "a")
+    store.write_sync(lambda tx: tx.create_session("other"))
+    store.write_sync(lambda tx: tx.append_entries("other", "k", [NewEntry(kind="note", head={}, job="a", turn=0)]))
+    create_job(store, "a.kid", above="a")
+    store.write_sync(lambda tx: tx.update_job("a", ended_at=1.0))
+    store.write_sync(lambda tx: tx.prune(datetime(2026, 1, 1, tzinfo=UTC)))
+    assert store.read_sync(lambda tx: tx.job("a")) is None
+    create_job(store, "a")
+    assert store.read_sync(lambda tx: tx.jobs_below("a")) == []
 
 
 def test_approvals_of_a_job_are_listed_with_those_below_it(store: Store) -> None:
-    create_job(store, "a.older")  # it was there before, so it is nobody's child
+    create_job(store, "a.older")  # a user's own: nobody started it
+    above = {"a.kid.1": "a", "a.kid.1.sub.1": "a.kid.1"}
     for name in ("a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
-        create_job(store, name, created_at=2e9)
+        create_job(store, name, above=above.get(name))
     for name in ("a.older", "a", "a.kid.1", "a.kid.1.sub.1", "a-2", "ab", "a/x", "b.kid.1"):
         asked = approval(f"ap_{name}", job=name)
         store.write_sync(lambda tx, asked=asked: tx.upsert_approval(asked))  # type: ignore[misc]

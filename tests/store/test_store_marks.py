@@ -9,10 +9,10 @@ from loom_store.transaction import Transaction
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def ended(tx: Transaction, job: str) -> None:
+def ended(tx: Transaction, job: str, above: str | None = None) -> None:
     tx.create_session(f"s-{job}")
     tx.create_job(job, session=f"s-{job}", agent="a", plan="", task="", workdir="/w", namespace="n", task_queue="q",
-                  created_at=THEN)  # fmt: skip
+                  created_at=THEN, above=above)  # fmt: skip
     tx.update_job(job, ended_at=THEN)
 
 
@@ -27,9 +27,10 @@ def test_a_mark_is_kept_once_and_in_order(tmp_path: Path) -> None:
 
 def test_marks_of_child_jobs_are_found_and_no_others(tmp_path: Path) -> None:
     with Store.open(tmp_path / "loom.db") as store:
-        for job in ("job", "job.a", "job.a.b", "job-2", "job2.a", "jo"):
-            store.write_sync(lambda tx, job=job: tx.mark(job, "untrusted", f"by {job}"))
-        assert store.read_sync(lambda tx: tx.marks_below("job", "untrusted")) == ["by job.a", "by job.a.b"]
+        for job, above in {"job": None, "job.a": "job", "b": "job.a", "job.own": None, "job.own.c": "job.own"}.items():
+            store.write_sync(lambda tx, job=job, above=above: ended(tx, job, above))  # type: ignore[misc]
+            store.write_sync(lambda tx, job=job: tx.mark(job, "untrusted", f"by {job}"))  # type: ignore[misc]
+        assert store.read_sync(lambda tx: tx.marks_below("job", "untrusted")) == ["by b", "by job.a"]
 
 
 def test_marks_go_with_their_job_and_keep_what_they_name_until_then(tmp_path: Path) -> None:

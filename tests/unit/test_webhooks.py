@@ -158,8 +158,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def job_in(store: Store, name: str) -> None:
-    place = {"workdir": "/", "namespace": "n", "task_queue": "q", "created_at": 1.0}
+def job_in(store: Store, name: str, above: str | None = None) -> None:
+    place = {"workdir": "/", "namespace": "n", "task_queue": "q", "created_at": 1.0, "above": above}
     store.write_sync(
         lambda tx: tx.create_job(name, session=f"s-{name}", agent="scribe", plan="p", task="t", **place)  # type: ignore[arg-type]
     )
@@ -174,17 +174,17 @@ def asked(store: Store, digest: str = "") -> None:
 
 class TestAMessage:
     def test_child_jobs_are_told_of_by_what_they_ask_and_not_by_how_they_end(self, store: Store) -> None:
-        for name in ("one", "one.part", "two.part"):
-            job_in(store, name)
+        for name, above in {"one": None, "one.part": "one", "one.mine": None}.items():
+            job_in(store, name, above)
         asked(store)
         store.subscribe([Endpoint.model_validate(CHAT)], lambda job, endpoint: None)
         end = [(7, {"t": "state", "n": 0, "state": "completed"})]
         ask = [(3, {"t": "approval_requested", "n": 0, "approval_id": "ap_1"})]
-        for name in ("one", "one.part", "two.part"):
+        for name in ("one", "one.part", "one.mine"):
             store.write_sync(lambda tx, name=name: write_webhooks(tx, name, [*ask, *end]))  # type: ignore[misc]
         found = [(row.job, row.event) for row in store.read_sync(lambda tx: tx.deliveries())]
-        assert [name for name, event in found if event == "approval_requested"] == ["one", "one.part", "two.part"]
-        assert [name for name, event in found if event == "job_completed"] == ["one", "two.part"]
+        assert [name for name, event in found if event == "approval_requested"] == ["one", "one.part", "one.mine"]
+        assert [name for name, event in found if event == "job_completed"] == ["one", "one.mine"]
 
     def test_the_same_events_again_are_the_same_messages(self, store: Store) -> None:
         job_in(store, "one")
