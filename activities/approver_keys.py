@@ -17,6 +17,11 @@ KEYS_VARIABLE = "LOOM_APPROVER_KEYS"
 """Names the file, in the worker's environment."""
 LARGEST_FILE = 1024 * 1024
 NO_LIBRARY = "signatures need the library `cryptography`: pip install 'loom-dsl[signed]'"
+PRIVATE = (
+    "this is a private key, which only its owner is to have; take it out, and put the line of its public half here, "
+    "which `loom key show KEYFILE` prints where the private key is"
+)
+_PEM = b"PRIVATE KEY"
 Verdict = tuple[str, str]
 """``verified`` or why not, and a sentence about it."""
 
@@ -27,9 +32,11 @@ class ApproverKeys:
 
     Attributes:
         path: The file: one JSON object a line, as `loom key new` prints it.
+        named: How its operator named it, for messages: a flag or a variable.
     """
 
     path: Path
+    named: str = KEYS_VARIABLE
     _seen: tuple[int, ...] = ()
     _keys: Mapping[str, ApproverKey] = field(default_factory=dict)
 
@@ -43,20 +50,24 @@ class ApproverKeys:
             state = self.path.stat()
             seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode)
             if seen != self._seen:
-                self._keys, self._seen = read_keys(self.path), seen
+                self._keys, self._seen = read_keys(self.path, self.named), seen
         except OSError as error:
-            raise ConfigurationError(f"{self.path} ({KEYS_VARIABLE}) cannot be read: {error.strerror}") from None
+            raise ConfigurationError(f"{self.path} ({self.named}) cannot be read: {error.strerror}") from None
         return self._keys
 
 
-def read_keys(path: Path) -> Mapping[str, ApproverKey]:
+def read_keys(path: Path, named: str = KEYS_VARIABLE) -> Mapping[str, ApproverKey]:
     """Read a file of keys, by their names.
+
+    Args:
+        path: The file.
+        named: How its operator named it.
 
     Raises:
         ConfigurationError: It has a line that is no key, or others than its owner may write it.
         OSError: It cannot be read.
     """
-    where = f"{path} ({KEYS_VARIABLE})"
+    where = f"{path} ({named})"
     if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigurationError(f"others may write {where}; say `chmod go-w {path}`")
     with path.open("rb") as file:
@@ -68,17 +79,34 @@ def read_keys(path: Path) -> Mapping[str, ApproverKey]:
         if not line.strip():
             continue
         try:
-            key = ApproverKey.model_validate(json.loads(line))
-        except ValidationError as error:
-            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): {problem_of(error)}") from None
-        except (ValueError, RecursionError):
-            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): this is not JSON") from None
-        if key.key not in ("", key.name):
-            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): `key` is not that of `public`: {key.name}")
+            key = _key_of(line)
+        except ValueError as error:
+            raise ConfigurationError(f"{path}:{number} ({named}): {error}") from None
         if key.name in keys:
-            raise ConfigurationError(f"{path}:{number} ({KEYS_VARIABLE}): {key.name} is there twice")
+            raise ConfigurationError(f"{path}:{number} ({named}): {key.name} is there twice")
         keys[key.name] = key
     return keys
+
+
+def _key_of(line: bytes) -> ApproverKey:
+    """Read one line.
+
+    Raises:
+        ValueError: It is no public key; says what it is, and repeats nothing of it.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError(PRIVATE if _PEM in line else "this is not JSON") from None
+    if isinstance(found, dict) and "private" in found:
+        raise ValueError(PRIVATE)
+    try:
+        key = ApproverKey.model_validate(found)
+    except ValidationError as error:
+        raise ValueError(problem_of(error)) from None
+    if key.key not in ("", key.name):
+        raise ValueError(f"`key` is not that of `public`: {key.name}")
+    return key
 
 
 def has_library() -> bool:

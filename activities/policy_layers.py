@@ -30,8 +30,12 @@ POLICY_VARIABLE = "LOOM_POLICY"
 LARGEST_POLICY = 256 * 1024
 
 
-def deployment_policy(environment: Mapping[str, str]) -> Policy | None:
+def deployment_policy(environment: Mapping[str, str], named: str = POLICY_VARIABLE) -> Policy | None:
     """Read the deployment's policy.
+
+    Args:
+        environment: Says where it is.
+        named: How its operator named it: a flag or a variable.
 
     Raises:
         ConfigurationError: There is no such file, or it is not a policy: a worker must not work without it.
@@ -42,9 +46,9 @@ def deployment_policy(environment: Mapping[str, str]) -> Policy | None:
     try:
         return read_policy(Path(name).expanduser().read_bytes(), name)[0]
     except OSError as error:
-        raise ConfigurationError(f"the policy {name} ({POLICY_VARIABLE}) cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"the policy {name} ({named}) cannot be read: {error.strerror}") from None
     except DocumentError as error:
-        raise ConfigurationError(f"the policy in {POLICY_VARIABLE} cannot be used: {error.message}") from None
+        raise ConfigurationError(f"the policy {name} ({named}) cannot be used: {error.message}") from None
 
 
 def project_policy(workdir: Path) -> Policy | None:

@@ -63,8 +63,13 @@ class Signed:
         return judged(known, decision, job=call.job, tool=given["tool"], requester=given["requester"], moment=moment)
 
 
-def keys_of(path: Path | None, environment: Mapping[str, str]) -> ApproverKeys | None:
+def keys_of(path: Path | None, environment: Mapping[str, str], named: str = KEYS_VARIABLE) -> ApproverKeys | None:
     """Give a worker's keys, which are read once to see whether they can be.
+
+    Args:
+        path: Their file.
+        environment: Says where the deployment's policy is.
+        named: How the file was named: a flag or a variable.
 
     Raises:
         ConfigurationError: They cannot, the library is missing, or there are none and the deployment's policy wants
@@ -80,6 +85,6 @@ def keys_of(path: Path | None, environment: Mapping[str, str]) -> ApproverKeys |
         return None
     if not has_library():
         raise ConfigurationError(NO_LIBRARY)
-    keys = ApproverKeys(path.expanduser().absolute())
+    keys = ApproverKeys(path.expanduser().absolute(), named)
     keys.read()
     return keys

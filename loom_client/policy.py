@@ -88,10 +88,13 @@ class PolicyView:
         self._workdir = (workdir or Path.cwd()).resolve()
         self._layers: list[PolicyLayer] = []
         self._documents = {"agent": self._document}
-        self._add_layers({POLICY_VARIABLE: str(policy)} if policy is not None else os.environ)
+        if policy is None:
+            self._add_layers(os.environ, POLICY_VARIABLE)
+        else:
+            self._add_layers({POLICY_VARIABLE: str(policy)}, "--policy")
 
-    def _add_layers(self, environment: Any) -> None:
-        deployment, project = deployment_policy(environment), project_policy(self._workdir)
+    def _add_layers(self, environment: Any, named: str) -> None:
+        deployment, project = deployment_policy(environment, named), project_policy(self._workdir)
         if deployment is not None:
             self._layers.append(deployment.layer(deployment=True))
             place = Path(environment[POLICY_VARIABLE]).expanduser()

@@ -61,8 +61,13 @@ class Servers:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, file: Path | None, secrets: AllowedSecrets) -> "Servers":
+    def load(cls, file: Path | None, secrets: AllowedSecrets, named: str = SETTING) -> "Servers":
         """Read the deployment's file; no file means no servers.
+
+        Args:
+            file: The file.
+            secrets: What is lent to it.
+            named: How its operator named it: a flag or a variable.
 
         Raises:
             ConfigurationError: The file, or the package `mcp`, is missing, or a secret that it names is not lent.
@@ -70,9 +75,9 @@ class Servers:
         """
         if file is None:
             return cls({}, secrets)
-        settings = read_file(file)
+        settings = read_file(file, named)
         if importlib.util.find_spec("mcp") is None:
-            raise ConfigurationError(f"{SETTING}={file} needs the package `mcp`: pip install 'loom-dsl[mcp]'")
+            raise ConfigurationError(f"{file} ({named}) needs the package `mcp`: pip install 'loom-dsl[mcp]'")
         for name, server in settings.servers.items():
             if missing := sorted(server.secrets - set(secrets.values)):
                 wanted = " ".join(f"--secret {secret}" for secret in missing)
@@ -259,8 +264,8 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def read_file(file: Path) -> McpSettings:
-    """Read the deployment's file.
+def read_file(file: Path, named: str = SETTING) -> McpSettings:
+    """Read the deployment's file, which was named so.
 
     Raises:
         ConfigurationError: It cannot be read.
@@ -270,7 +275,7 @@ def read_file(file: Path) -> McpSettings:
         return read_mcp_settings(file.read_bytes(), str(file))
     except OSError as error:
         raise ConfigurationError(
-            f"the MCP servers {file} ({SETTING}) cannot be read: {error.strerror or error}"
+            f"the MCP servers {file} ({named}) cannot be read: {error.strerror or error}"
         ) from None
 
 

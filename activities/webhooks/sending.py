@@ -108,8 +108,13 @@ class Senders:
         self.by_name = dict(senders)
 
     @classmethod
-    def load(cls, file: Path | None, environment: Mapping[str, str]) -> "Senders":
+    def load(cls, file: Path | None, environment: Mapping[str, str], named: str = SETTING) -> "Senders":
         """Read the deployment's file; no file means that nobody is told.
+
+        Args:
+            file: The file.
+            environment: Has its secrets.
+            named: How its operator named it: a flag or a variable.
 
         Raises:
             ConfigurationError: The file, or a secret that it names, is missing, or a secret is not one.
@@ -120,7 +125,7 @@ class Senders:
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise ConfigurationError(f"the webhooks {file} ({SETTING}) cannot be read: {error.strerror}") from None
+            raise ConfigurationError(f"the webhooks {file} ({named}) cannot be read: {error.strerror}") from None
         return cls({made.name: _sender(file, made, environment) for made in read_webhooks(text, str(file)).endpoints})
 
     @property

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from loom_client.cli.failures import DONE, FAILED, guarded, say
-from loom_client.cli.options import Json, Keys, StorePath, settings_of
+from loom_client.cli.options import Json, Keys, StorePath, named_by, settings_of
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ async def verify(
 
     if head and not is_digest(head):
         raise UserError(f"--head {head[:80]!r} is not a hash; give 64 hexadecimal digits, as this command prints them")
-    keys = keys_of(approver_keys, {})
+    keys = keys_of(approver_keys, {}, named_by("--approver-keys", approver_keys))
     with existing_store(settings_of(store=store)) as opened_store:
         report = await opened_store.read(lambda tx: tx.verify_audit(head))
         entries = [] if keys is None else await opened_store.read(lambda tx: tx.audit_entries())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from loom_client import guardian
 from loom_client.cli.failures import MISTAKE, say
+from loom_client.cli.options import named_by
 from loom_client.dev_server import DevServer
 from loom_client.settings import Settings, without_access
 
@@ -43,9 +44,10 @@ class WorkerOptions:
         command += ["--store", str(settings.store_path()), "--root", str(self.root)]
         command += [part for module in self.tools for part in ("--tools", module)]
         command += [part for name in self.secrets for part in ("--secret", name)]
-        command += ["--mcp", str(self.mcp.absolute())] if self.mcp else []
-        command += ["--approver-keys", str(self.keys.absolute())] if self.keys else []
-        command += ["--webhooks", str(self.webhooks.absolute())] if self.webhooks else []
+        files = (("--mcp", self.mcp), ("--webhooks", self.webhooks), ("--approver-keys", self.keys))
+        for flag, file in files:
+            if file is not None and named_by(flag, file) == flag:  # the worker has our variables
+                command += [flag, str(file.absolute())]
         return command + (["--on-approval", self.on_approval] if self.on_approval else [])
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -73,6 +74,18 @@ def placed(command: Callable[..., R]) -> Callable[..., R]:
     own = {name: option for name, option in command.__annotations__.items() if name != "place"}
     run.__annotations__ = {**own, **_PLACE}
     return run
+
+
+def named_by(flag: str, file: Path | None) -> str:
+    """Give how a file was named, so that messages say where to correct it: the flag, or the variable beside it.
+
+    Args:
+        flag: The option, which has a variable of the same name, such as ``--webhooks``.
+        file: Its value.
+    """
+    variable = f"LOOM_{flag.removeprefix('--').replace('-', '_').upper()}"
+    given = os.environ.get(variable)
+    return variable if given and Path(given) == file else flag
 
 
 def who(by: str, sign: Path | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from loom_client.cli import end_process
 from loom_client.cli.failures import guarded, guarded_plain, outcome, say
-from loom_client.cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, settings_of
+from loom_client.cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, named_by, settings_of
 
 if TYPE_CHECKING:
     from loom_client.cli.development import WorkerOptions
@@ -139,14 +139,15 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     if missing:
         raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
     check_target(options.on_approval)
-    Servers.load(mcp, AllowedSecrets.of(secrets, os.environ))  # a wrong file is told before the server is waited for
-    senders = Senders.load(options.webhooks, os.environ)
+    # A wrong file is told before the server is waited for.
+    Servers.load(mcp, AllowedSecrets.of(secrets, os.environ), named_by("--mcp", mcp))
+    senders = Senders.load(options.webhooks, os.environ, named_by("--webhooks", options.webhooks))
     links: Links = no_links
     if any(endpoint.links for endpoint in senders.endpoints):
         from loom_client.gateway.issue import link_maker  # only here: the gateway is no part of a worker
 
         links = link_maker(settings, os.environ)
-    keys = keys_of(options.keys, os.environ)
+    keys = keys_of(options.keys, os.environ, named_by("--approver-keys", options.keys))
     if os.getcwd() not in sys.path:  # after Loom's own modules are loaded, so that no file here takes their place
         sys.path.insert(0, os.getcwd())
     async with opened(settings, create=True):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loom_client.cli.failures import DONE, FAILED, guarded, say
-from loom_client.cli.options import Address, Json, Namespace, StorePath, settings_of
+from loom_client.cli.options import Address, Json, Namespace, StorePath, named_by, settings_of
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +99,7 @@ async def probe(
 
     if file is None:
         raise ConfigurationError("no file of webhooks is named; give --webhooks FILE, or set LOOM_WEBHOOKS")
-    sender = Senders.load(file, os.environ).get(name)
+    sender = Senders.load(file, os.environ, named_by("--webhooks", file)).get(name)
     told = {"type": "test", "timestamp": datetime.now(UTC).isoformat(), "data": {"endpoint": name}}
     try:
         status = await sender.send(f"msg_{secrets.token_hex(16)}", json.dumps(told))

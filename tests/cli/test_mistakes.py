@@ -1,5 +1,6 @@
 """What a user can do wrong: one clear line on standard error and status 2, before anything is started."""
 
+import json
 import os
 import re
 import resource
@@ -106,7 +107,15 @@ def test_a_bad_agent_file_is_told_with_its_place(place: House, text: str, expect
         ),
         (["worker", "--on-approval", "tee 'a"], "is not a command line: No closing quotation"),
         (["worker", "--on-approval", " "], "there is no command ''"),
-        (["worker", "--mcp", "no.json"], "the MCP servers no.json (LOOM_MCP) cannot be read: No such file"),
+        (["worker", "--mcp", "no.json"], "the MCP servers no.json (--mcp) cannot be read: No such file"),
+        (["worker", "--webhooks", "no.yaml"], "the webhooks no.yaml (--webhooks) cannot be read: No such file"),
+        (["webhooks", "test", "a", "--webhooks", "no.yaml"], "no.yaml (--webhooks) cannot be read: No such file"),
+        (["worker", "--approver-keys", "no.keys"], "no.keys (--approver-keys) cannot be read: No such file"),
+        (["audit", "verify", "--approver-keys", "agent.yaml"], "agent.yaml:1 (--approver-keys): this is not JSON"),
+        (
+            ["policy", "explain", "agent.yaml", "glob(*)", "--policy", "no.yaml"],
+            "the policy no.yaml (--policy) cannot be read: No such file",
+        ),
         (["fake-model", "--script", "no.yaml"], "no.yaml"),
         (["no-such-command"], "no-such-command"),
     ],
@@ -117,6 +126,25 @@ def test_a_mistake_is_one_line_that_says_what_to_do(place: House, arguments: lis
     if expected != "bad":
         assert expected in said
         assert said.count("\n") == 1 or arguments == ["no-such-command"]
+
+
+@pytest.mark.parametrize("option", ["mcp", "webhooks", "approver-keys"])
+def test_a_file_that_a_variable_names_is_told_by_the_variable(place: House, option: str) -> None:
+    variable = f"LOOM_{option.replace('-', '_').upper()}"
+    said = mistaken(place.loom("worker", **{variable: "./no.file"}))
+    assert f"no.file ({variable}) cannot be read: No such file" in said
+
+
+def test_a_private_key_among_the_approvers_is_told_as_one_and_not_shown(place: House) -> None:
+    made = place.loom("key", "new", "maria", "--out", "maria.key")
+    assert made.code == 0, made
+    secret = json.loads((place.folder / "maria.key").read_text())["private"]
+    said = mistaken(place.loom("worker", "--approver-keys", "maria.key"))
+    assert "maria.key:1 (--approver-keys): this is a private key" in said
+    assert "`loom key show KEYFILE`" in said
+    assert secret not in said
+    (place.folder / "approvers.jsonl").write_text(place.loom("key", "show", "maria.key").out)  # as it says
+    assert place.loom("audit", "verify", "--approver-keys", "approvers.jsonl").code == 0
 
 
 def test_without_a_server_it_says_how_to_start_one(place: House) -> None:

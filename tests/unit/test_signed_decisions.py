@@ -571,6 +571,9 @@ def test_a_question_says_whether_it_is_decided_only_by_a_signature() -> None:
         ('{"by": "bob", "public": "' + "0" * 64 + '", "not_after": "2027-01-01"}', "not_after:"),
         ('{"by": "bob", "public": "' + "0" * 64 + '", "key": "key_1"}', "`key` is not that of `public`"),
         (MARIA.entry(), "is there twice"),
+        ('{"private": "' + "0" * 64 + '"}', "keys:2 (LOOM_APPROVER_KEYS): this is a private key"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", "keys:2 (LOOM_APPROVER_KEYS): this is a private key"),
+        ("[]", "keys:2 (LOOM_APPROVER_KEYS): "),
     ],
 )
 def test_a_line_that_is_no_key_is_told_with_its_place(tmp_path: Path, line: str, wrong: str) -> None:
