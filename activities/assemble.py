@@ -16,7 +16,8 @@ from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
 from loom_dsl.errors import BlobMissing
 from loom_dsl.mcp import is_mcp
-from loom_dsl.messages import PROJECT_CONTEXT, legal_groups
+from loom_dsl.messages import INJECTED, PROJECT_CONTEXT, legal_groups
+from loom_dsl.untrusted import injected_note
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
@@ -25,12 +26,13 @@ LAST_TURN = "This is the last turn that the limits allow. Give the best answer y
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """A message to append: its text, or where the store has it."""
+    """A message to append: its text, or where the store has it; and what a note before it says."""
 
     key: str
     role: str
     text: str
     ref: str
+    note: str = ""
 
 
 class Assemble:
@@ -75,16 +77,18 @@ class Assemble:
     async def _task(self, call: Call) -> int | None:
         """The entry that states this job's task; it stays in the context however long the session gets."""
         if call.run not in self._tasks:
-            entries = await self._runtime.store.read(
-                lambda tx: tx.read_entries(call.session, 0, call.arguments["entries"])
-            )
-            own = (e.seq for e in entries if e.job == call.job and e.head.get("role") == "user")
-            remember(self._tasks, call.run, next(own, None))
+            remember(self._tasks, call.run, await self._runtime.store.read(lambda tx: _task_entry(tx, call)))
         return self._tasks[call.run]
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [
-            _New(f"{call.job}/inject/{message['id']}", "user", message.get("text", ""), message.get("ref", ""))
+            _New(
+                key=f"{call.job}/inject/{message['id']}",
+                role="user",
+                text=message.get("text", ""),
+                ref=message.get("ref", ""),
+                note=injected_note(message),
+            )
             for message in call.arguments.get("inject", [])
         ]
         if call.arguments.get("last") and call.turn > 0:
@@ -143,6 +147,14 @@ def system_message(agent: Agent, facts: JobFacts, project: str = "", catalogue: 
     return assemble(parts, agent.limits.max_context_tokens).text
 
 
+def _task_entry(tx: Transaction, call: Call) -> int | None:
+    """The first message of the user's in this job; where a fork was told nothing new, in the one that it came from."""
+    told = [e for e in tx.read_entries(call.session, 0, call.arguments["entries"]) if e.head.get("role") == "user"]
+    origin = tx.origin(call.job)
+    jobs = (call.job, *(one.job for one in origin.line)) if origin else (call.job,)
+    return next((entry.seq for job in jobs for entry in told if entry.job == job), None)
+
+
 def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> int:
     store_events(tx, call)
     end = call.arguments["entries"]
@@ -150,8 +162,11 @@ def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> int:
         text = _text(tx, call, item)
         if text is None:
             continue
-        entry = NewEntry(kind="message", head={"role": item.role}, content=text, job=call.job, turn=call.turn)
-        end = max(end, tx.append_entries(call.session, item.key, [entry]).end)
+        entries = [NewEntry(kind="message", head={"role": item.role}, content=text, job=call.job, turn=call.turn)]
+        if item.note:
+            who = {"note": INJECTED}
+            entries.insert(0, NewEntry(kind="note", head=who, content=item.note, job=call.job, turn=call.turn))
+        end = max(end, tx.append_entries(call.session, item.key, entries).end)
     tx.put_blob(system.encode())
     return int(end)
 

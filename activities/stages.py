@@ -159,7 +159,7 @@ class Calls:
         answer = await self._layers.answer(call, facts, traits, arguments)
         other = await changed(self.runtime, call)
         untrusted = other or await untrusted_reason(
-            self.runtime, self._transcript, call, traits, arguments, self._layers.trusted
+            self.runtime, self._transcript, call, traits, arguments, self._layers.trusted, self._layers.roles
         )
         judge = partial(
             decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted

@@ -11,8 +11,9 @@ from loom_dsl.mcp import is_mcp
 from loom_dsl.messages import UNTRUSTED_TASK
 from loom_dsl.nodes_work import AgentNode, Subgraph
 from loom_dsl.permissions import ToolTraits
+from loom_dsl.roles import Roles
 from loom_dsl.template import literal_texts
-from loom_dsl.untrusted import Heard, first_untrusted, hear, is_untrusted, unnamed
+from loom_dsl.untrusted import Heard, Speaks, first_untrusted, hear, is_untrusted, only_starter, speaks, unnamed
 from loom_store.transaction import Transaction
 
 
@@ -23,6 +24,7 @@ async def untrusted_reason(
     traits: ToolTraits,
     arguments: Mapping[str, Any],
     trusted: Sequence[str],
+    roles: Roles,
 ) -> str:
     """Say why a call must be looked at although rules allow it; empty: it need not be.
 
@@ -34,10 +36,10 @@ async def untrusted_reason(
     if is_node_call(item) or harmless:
         return ""
     told = await transcript.messages(await runtime.conversation(call.job), item["e"])
-    below = await runtime.store.read(lambda tx: tx.marks_below(call.job, "untrusted"))
+    below = await runtime.store.read(lambda tx: sources_below(tx, call.job))
     if not below and not any(map(is_untrusted, _named(told))):
         return ""
-    heard = _heard(told, trusted)
+    heard = _heard(told, trusted, speaks(roles))
     source = heard.source or first_untrusted(below, trusted)
     missing = unnamed(traits, arguments, heard.words) if source else ""
     if not missing:
@@ -51,16 +53,22 @@ def mark_untrusted(tx: Transaction, job: str, tool: str) -> None:
         tx.mark(job, "untrusted", tool)
 
 
+def sources_below(tx: Transaction, job: str) -> list[str]:
+    """Name the tools that gave content from outside to the jobs below a job, or below one that it was forked from."""
+    return list(dict.fromkeys((*tx.marks_below(job, "untrusted"), *tx.marks(job, "earlier"))))
+
+
 def inherited(tx: Transaction, call: Call, facts: JobFacts, *, agent: str = "", graph: str = "") -> Heard:
     """Say what a job that this one starts gets from it: content from outside, and the words of people.
 
     Everything that was read in this job, above it or below it, may be in what it gives. The words are those of who
-    started it, of those who answered its questions, and what the graph's author wrote at the node.
+    started it, of those who answered its questions, and what the graph's author wrote at the node. Of messages that
+    were injected, those of who started it: what others may say is for the job's own worker to judge.
     """
     job = tx.job(call.job) or {}
     entries = tx.read_entries(job["session"], 0) if job.get("session") else []
     heard = _heard([rendered(e.head, _content(tx, e.content_digest), e.kind) for e in entries], ())
-    sources = [*heard.sources, *tx.marks(call.job, "untrusted"), *tx.marks_below(call.job, "untrusted")]
+    sources = [*heard.sources, *tx.marks(call.job, "untrusted"), *sources_below(tx, call.job)]
     if not sources:
         return Heard()
     words = [heard.words, *(tx.get_blob(name).decode("utf-8", "replace") for name in tx.marks(call.job, "words"))]
@@ -70,8 +78,9 @@ def inherited(tx: Transaction, call: Call, facts: JobFacts, *, agent: str = "", 
     return Heard(sources=tuple(dict.fromkeys(sources)), words="\n".join(filter(None, words)))
 
 
-def _heard(told: Iterable[Message], trusted: Sequence[str]) -> Heard:
-    return hear(((role.removeprefix(NOTE) if role.startswith(NOTE) else "", text) for text, _, role in told), trusted)
+def _heard(told: Iterable[Message], trusted: Sequence[str], counts: Speaks = only_starter) -> Heard:
+    entries = ((role.removeprefix(NOTE) if role.startswith(NOTE) else "", text) for text, _, role in told)
+    return hear(entries, trusted, counts)
 
 
 def _named(told: Iterable[Message]) -> Iterable[str]:

@@ -21,6 +21,7 @@ from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
 from loom_client.outcome import failure_of, with_whole_answer
 from loom_client.signing import SigningKey
+from loom_client.user import user_name
 from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError
 from loom_dsl.events import Event, EventType, decode
 from loom_dsl.plan import Plan, PlanText
@@ -202,7 +203,7 @@ class JobHandle:
     async def inject(self, text: str, *, when: str = "asap", by: str = "") -> dict[str, str]:
         """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish."""
         name = await self._store.write(lambda tx: tx.put_blob(text.encode()))
-        return await self._control("inject", by=by, ref=name, when=when)
+        return await self._control("inject", by=by or user_name()[:200], ref=name, when=when)
 
     async def migrate(self, plan: Plan, names: Mapping[str, str] | None = None) -> dict[str, str]:
         """Let the job go on under another plan, from where it stands.

@@ -63,7 +63,7 @@ class Control(BaseModel):
     id: str = Field(default="", max_length=100)
     """Sent twice with one id, it counts once. Ids that start with ``~`` are Loom's own."""
     by: str = Field(default="", max_length=200)
-    """Who says so."""
+    """Who says so. An injected message without it is nobody's words after something from outside was read."""
     reason: str = Field(default="", max_length=2_000)
     """Why."""
     text: str = Field(default="", max_length=20_000)

@@ -126,7 +126,7 @@ class MachineState:
         tokens: By `at`.
         frames: By key; the root's key is empty.
         run_state: Name of the run's state (mission B1).
-        inbox: Injected messages: ``{"id", "text" or "ref", "idle"}``.
+        inbox: Injected messages: ``{"id", "text" or "ref", "idle", "by", "own"}``; `own`: from who started the job.
         seen: Ids of control signals that were applied, newest last, at most 100.
         paused: ``{"by", "at"}`` or None.
         abort: ``{"by", "reason"}`` or None.

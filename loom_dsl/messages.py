@@ -18,6 +18,8 @@ RUNTIME_DATA = "runtime_init_data"
 """Name of the note that holds what a run was given for the tools that need it; no model reads it."""
 UNTRUSTED_TASK = "untrusted_task"
 """Name of the note before a task that another job wrote after it had read content from outside; no model reads it."""
+INJECTED = "injected"
+"""Name of the note before a message that was injected: who sent it; no model reads it."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 CANCELLED = "cancelled: the job was ended before this call had a result. If it had begun, its effect is not known."
 """What the model reads of a call that has no result of its own."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from loom_dsl.approval import ChildReport, Control, Decision, OutsideEvent, problem_of
+from loom_dsl.approval_policy import is_among
 from loom_dsl.commands import ChildEnded, SignalReceived
 from loom_dsl.decisions import DECISION, abort, decide, refuse
 from loom_dsl.machine_approvals import renew_halted
+from loom_dsl.machine_arrivals import RULES, outcome
 from loom_dsl.machine_reports import child_ended
 from loom_dsl.machine_waits import deliver_event
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
 
 CONTROL, EVENT, CHILD = "loom.control", "loom.event", "loom.child"
+SEEN = "already_done", "this was received before"
 MOST_SEEN = 100
 MOST_WAITING = 50
 LARGEST_REPORT = 1_500_000
@@ -32,9 +35,9 @@ def receive(machine: "Machine", signal: SignalReceived) -> None:
     if signal.problem:
         return refuse(machine, signal, "invalid", signal.problem)
     if (machine.state.ending is not None and signal.name != CHILD) or machine.over:
-        if signal.answer_to is not None and _was_seen(machine, signal.payload):
+        if (before := _before(machine, signal)) is not None:
             # The server gives an update to the next run when the one that took it ended before the answer was known.
-            return machine.answer(signal.answer_to, "already_done", "this was received before")
+            return machine.answer(signal.answer_to, *before)
         return refuse(machine, signal, "ended", "the job is ending")
     if signal.answer_to is not None and (machine.draining or machine.at_boundary):
         return machine.answer(signal.answer_to, "retry", "the job is between two runs; send it again")
@@ -48,14 +51,25 @@ def receive(machine: "Machine", signal: SignalReceived) -> None:
     return take(machine, signal, payload)
 
 
-def _was_seen(machine: "Machine", payload: Any) -> bool:
-    return isinstance(payload, dict) and bool(payload.get("id")) and payload["id"] in machine.state.seen
+def _before(machine: "Machine", signal: SignalReceived) -> tuple[str, str] | None:
+    """What became of this when it was received before; None: it was not, or was refused."""
+    payload = signal.payload
+    if signal.name != DECISION:
+        known = signal.answer_to is not None and isinstance(payload, dict) and bool(payload.get("id"))
+        return SEEN if known and payload["id"] in machine.state.seen else None
+    try:
+        before = outcome(machine, Decision.model_validate(payload))
+    except ValidationError:
+        return None
+    return before if before is not None and machine.patched(RULES) else None
 
 
 def _event(machine: "Machine", signal: SignalReceived, event: OutsideEvent) -> None:
     state = machine.state
+    if event.id.startswith("~") and machine.patched(RULES):
+        return refuse(machine, signal, "invalid", "id: an id cannot start with `~`: those are Loom's own")
     if event.id and event.id in state.seen:
-        return machine.answer(signal.answer_to, "already_done", "this was received before")
+        return machine.answer(signal.answer_to, *SEEN)
     verdict = deliver_event(machine, {"name": event.name, "key": event.key, "data": event.data})
     if verdict == "full":
         return refuse(machine, signal, "full", "too many events wait already; none of them was dropped")
@@ -82,7 +96,7 @@ def _child(machine: "Machine", signal: SignalReceived, report: ChildReport) -> N
 def _control(machine: "Machine", signal: SignalReceived, control: Control) -> None:
     state = machine.state
     if control.id and control.id in state.seen:
-        return machine.answer(signal.answer_to, "already_done", "this was received before")
+        return machine.answer(signal.answer_to, *SEEN)
     if control.op == "inject":
         if not control.text and not control.ref:
             return refuse(machine, signal, "invalid", "inject needs a text or a ref")
@@ -116,6 +130,10 @@ def _inject(machine: "Machine", control: Control) -> None:
     state = machine.state
     message: dict[str, Any] = {"id": control.id or f"~{state.outbox.sequence + len(state.outbox.open)}"}
     message.update({"ref": control.ref} if control.ref else {"text": control.text})
+    if control.by:
+        message["by"] = control.by
+    if is_among(control.by, [state.starter]):
+        message["own"] = True
     if control.when == "when_idle":
         message["idle"] = True
     state.inbox.append(message)

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from loom_dsl.messages import UNTRUSTED_TASK
+from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
 from loom_dsl.permission_traits import ToolTraits
+from loom_dsl.roles import Roles, may
 
 UNTRUSTED_TOOLS = ("network_request", "mcp__*")
 """Tools whose results come from outside; a deployment's policy may trust some of them."""
@@ -37,7 +38,8 @@ class Heard:
     Attributes:
         source: The first tool whose results nobody vouches for, and which was read here or by who wrote a task.
         sources: All tools with results from outside, also those that somebody vouches for.
-        words: What people wrote. A task that another job wrote is nobody's words, but for those it passes on.
+        words: What people wrote. A task that another job wrote is nobody's words, but for those it passes on; a
+            message that was injected is, unless its sender may not send one.
     """
 
     source: str = ""
@@ -45,12 +47,31 @@ class Heard:
     words: str = ""
 
 
-def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str]) -> Heard:
+Speaks = Callable[[str, bool], bool]
+"""Whether an injected message is a user's own words: by its sender's name, and whether they started the job."""
+
+
+def speaks(roles: Roles) -> Speaks:
+    """Say who speaks for the user: who started the job, and who may inject. Without a name it is nobody.
+
+    Args:
+        roles: The deployment's; where there are none, anybody may inject who says who they are.
+    """
+    return lambda by, own: own or bool(by.strip() and (not roles or may(roles, by, "inject")))
+
+
+def only_starter(by: str, own: bool) -> bool:
+    """Let only who started a job speak for its user: where nobody can be asked about roles."""
+    return own
+
+
+def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str], counts: Speaks = only_starter) -> Heard:
     """Read a conversation.
 
     Args:
         entries: Messages as JSON, each after an empty name, and notes, each after its name; oldest first.
         trusted: Names of tools that the deployment trusts.
+        counts: Who speaks for the user in messages that were injected.
     """
     messages: list[dict[str, Any]] = []
     words: list[str] = []
@@ -63,6 +84,9 @@ def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str]) -> Heard:
             if first_untrusted(told["sources"], trusted):
                 foreign = True
                 words.append(told["words"])
+        elif note == INJECTED:
+            sent = json.loads(text)
+            foreign = not counts(sent["by"], sent["own"])
         elif not note:
             message = json.loads(text)
             messages.append(message)
@@ -72,6 +96,12 @@ def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str]) -> Heard:
     sources += sources_of(messages)
     found = first_untrusted(sources, trusted)
     return Heard(source=found, sources=tuple(dict.fromkeys(sources)), words="\n".join(filter(None, words)))
+
+
+def injected_note(message: Mapping[str, Any]) -> str:
+    """Write the note that stands before a message of the inbox: who sent it."""
+    own = message.get("own") is True
+    return json.dumps({"by": str(message.get("by", "")), "own": own}, ensure_ascii=False)
 
 
 def task_note(sources: Iterable[str], words: str) -> str:

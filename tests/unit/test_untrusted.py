@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.messages import UNTRUSTED_TASK
+from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
 from loom_dsl.permission_lists import Permissions
 from loom_dsl.permissions import ToolTraits, decide
+from loom_dsl.roles import Role, Roles
 from loom_dsl.template import literal_texts
-from loom_dsl.untrusted import hear, task_note, unnamed, words_in, words_of_user
+from loom_dsl.untrusted import hear, injected_note, speaks, task_note, unnamed, words_in, words_of_user
 
 WORDS = (
     "Fetch https://news.example.org/a and write a summary to reports/sum.md, then run `make test`; mail to ann@x.org."
@@ -125,6 +126,39 @@ def test_a_task_that_was_written_after_reading_from_outside_is_not_the_users_wor
     heard = hear(told, trusted)
     assert heard.source == source
     assert [word for word in named + foreign if not unnamed(write(word), {}, heard.words)] == named
+
+
+SENT = [{"role": "user", "content": "Write sent.md."}]
+NOBODY: Roles = {}
+SOME: Roles = {"helps": Role(who=("hilda",), inject=True), "looks": Role(who=("carl",), pause=True)}
+
+
+@pytest.mark.parametrize(
+    ("roles", "message", "counts"),
+    [
+        (NOBODY, {"by": "anybody"}, True),
+        (NOBODY, {}, False),
+        (NOBODY, {"by": " "}, False),
+        (NOBODY, {"by": "me", "own": True}, True),
+        (SOME, {"by": "hilda"}, True),
+        (SOME, {"by": "HILDA\u200b"}, True),  # names count as in approvals
+        (SOME, {"by": "carl"}, False),
+        (SOME, {"by": "eve"}, False),
+        (SOME, {"by": "hi1da"}, False),
+        (SOME, {}, False),
+        (SOME, {"by": "me", "own": True}, True),
+        (SOME, {"by": "me", "own": "yes"}, False),
+    ],
+)
+def test_a_message_that_is_injected_is_the_users_words_by_who_sent_it(
+    roles: Roles, message: dict[str, Any], counts: bool
+) -> None:
+    note = (INJECTED, injected_note(message))
+    told = [*entries(read("mcp__web__get")), note, *entries(SENT), *entries(LATER)]
+    words = hear(told, [], speaks(roles)).words
+    assert ("sent.md" in words) is counts
+    assert "more.md" in words, "what is not injected is the user's"
+    assert "reports/sum.md" in words
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA+evil+AAAA"}}
