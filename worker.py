@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from workflows.webhooks import WebhookWorkflow
 PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 BEAT = timedelta(milliseconds=500)
 MOST_DELIVERIES = 20
-"""Messages of webhooks that are sent at once."""
+"""Messages that are sent to an endpoint at once."""
 
 
 def check_packages() -> None:
@@ -104,31 +104,40 @@ async def delivering(
         client: Of the worker's namespace.
         store: Where messages wait.
         task_queue: The worker's.
-        senders: Who is told; nobody, and this does nothing.
+        senders: Who is told; what waits for others is left to workers that have them, and told of in the log.
         secrets: Names and values that no message has.
         links: Makes the links of messages that ask somebody.
     """
-    if not senders.by_name:
-        yield
-        return
-    relay = Relay(client, store, task_queue)
+    relay = Relay(client, store, task_queue, tuple(senders.by_name))
     store.subscribe(senders.endpoints, relay.wake)
-    async with Worker(
-        client,
-        task_queue=queue_of(task_queue),
-        workflows=[WebhookWorkflow],
-        activities=Deliveries(store, senders, secrets, links).all,
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        max_concurrent_activities=MOST_DELIVERIES,
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
-        graceful_shutdown_timeout=timedelta(seconds=2),
-    ):
+    deliveries = Deliveries(store, senders, secrets, links)
+    workers = [_deliverer(client, queue_of(task_queue, name), deliveries) for name in senders.by_name]
+    async with AsyncExitStack() as stack:
+        for made in workers:
+            await stack.enter_async_context(made)
         relaying = asyncio.create_task(relay.run())
         try:
             yield
         finally:
             relaying.cancel()
             store.subscribe((), lambda job, endpoint: None)
+            await asyncio.gather(*(made.shutdown() for made in workers))  # together: each waits for what it sends
+
+
+def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worker:
+    """Build the worker that tells one endpoint."""
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[WebhookWorkflow],
+        activities=deliveries.all,
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_concurrent_activities=MOST_DELIVERIES,
+        max_concurrent_workflow_task_polls=2,
+        max_concurrent_activity_task_polls=2,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=2),
+    )
 
 
 async def serve(  # noqa: PLR0913 - the settings of a worker

@@ -16,7 +16,7 @@ from activities.webhooks.sending import NotTaken, Sender, Senders
 from loom_dsl.errors import ConfigurationError, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.webhook_names import BURY, NEXT, POST
-from loom_dsl.webhooks import ASKS, DeliveryRetry
+from loom_dsl.webhooks import ASKS
 from loom_store.deliveries import Delivery
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -57,10 +57,9 @@ class Deliveries:
             raise ApplicationError(error.message, type=error.code) from None
         if found is None:
             return None
-        known = self._senders.by_name.get(endpoint)
-        retry = known.endpoint.retry if known else DeliveryRetry()
-        seconds = math.ceil(known.endpoint.timeout if known else 1.0) + 5  # the store and the network's names, too
-        return {"number": found.number, "seconds": seconds, **dict(retry)}
+        known = self._senders.get(endpoint).endpoint
+        seconds = math.ceil(known.timeout) + 5  # the store and the network's names, too
+        return {"number": found.number, "seconds": seconds, **dict(known.retry)}
 
     @activity.defn(name=POST)
     async def post(self, number: int) -> None:
@@ -79,8 +78,7 @@ class Deliveries:
                 error.message, type=error.code, non_retryable=error.gone, next_retry_delay=wait
             ) from None
         except (ConfigurationError, StoreError) as error:
-            final = isinstance(error, ConfigurationError)
-            raise ApplicationError(error.message, type=error.code, non_retryable=final) from None
+            raise ApplicationError(error.message, type=error.code) from None
         except Exception as error:  # its text may be a part of the message, and is not for the history
             raise ApplicationError(f"the message could not be sent: {type(error).__name__}", type="internal") from None
 

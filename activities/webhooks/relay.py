@@ -1,13 +1,15 @@
-"""Begins the workflows that deliver: at once when a message is written down, and for what nobody began yet."""
+"""Begins the workflows that deliver: at once when a message is written down, and for what nobody delivers."""
 
 import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Collection
 from datetime import timedelta
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
 
 from loom_dsl.errors import StoreError
 from loom_dsl.webhook_names import MORE, WORKFLOW, queue_of, workflow_of
@@ -15,8 +17,9 @@ from loom_store.store import Store
 
 SWEEP_SECONDS, AGAIN_SECONDS = 10.0, 600.0
 """How often the store is looked through for messages that nobody delivers, and when a workflow that was begun is begun
-again: it may have been ended on the server."""
+again where the server cannot list those that run."""
 _LOG = logging.getLogger(__name__)
+_RUNNING = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
 Place = tuple[str, str]
 """A job and an endpoint."""
 
@@ -37,7 +40,7 @@ async def begin(client: Client, task_queue: str, place: Place, *, more: bool = T
         WORKFLOW,
         args=list(place),
         id=workflow_of(*place),
-        task_queue=queue_of(task_queue),
+        task_queue=queue_of(task_queue, place[1]),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         start_signal=MORE if more else None,
         rpc_timeout=timedelta(seconds=10),
@@ -51,12 +54,14 @@ class Relay:
         client: Of the worker's namespace.
         store: Where messages wait.
         task_queue: The worker's.
+        endpoints: Names of those that the worker has. Messages for others are left to workers that have them.
     """
 
-    def __init__(self, client: Client, store: Store, task_queue: str) -> None:
-        self._client, self._store, self._queue = client, store, task_queue
+    def __init__(self, client: Client, store: Store, task_queue: str, endpoints: Collection[str]) -> None:
+        self._client, self._store, self._queue, self._endpoints = client, store, task_queue, endpoints
         self._told: asyncio.Queue[Place] = asyncio.Queue()
         self._begun: dict[Place, float] = {}
+        self._missed: set[str] = set()
         self._loop = asyncio.get_running_loop()
 
     def wake(self, job: str, endpoint: str) -> None:
@@ -76,11 +81,42 @@ class Relay:
         while True:
             with contextlib.suppress(StoreError):
                 waiting = await self._store.read(lambda tx: tx.waiting_deliveries(self._client.namespace, self._queue))
-                self._begun = {place: at for place, at in self._begun.items() if place in waiting}
-                for place in waiting:
-                    if time.monotonic() - self._begun.get(place, -AGAIN_SECONDS) >= AGAIN_SECONDS:
-                        await self._begin(place, more=False)
+                self._tell_of_missing({endpoint for _, endpoint in waiting} - set(self._endpoints))
+                await self._begin_again([place for place in waiting if place[1] in self._endpoints])
             await asyncio.sleep(SWEEP_SECONDS)
+
+    def _tell_of_missing(self, missing: set[str]) -> None:
+        """Say once of each endpoint that messages wait for it and this worker cannot deliver them."""
+        for name in sorted(missing - self._missed):
+            has = f"its webhooks have only {', '.join(self._endpoints)}" if self._endpoints else "it has no --webhooks"
+            _LOG.warning(
+                "messages for the endpoint %s wait, and this worker leaves them to others: %s. "
+                "Give all workers of the queue %s the same file",
+                *(name, has, self._queue),
+            )
+        self._missed |= missing
+
+    async def _begin_again(self, waiting: list[Place]) -> None:
+        """Begin what nobody delivers: a worker died before it told, or somebody ended the workflow on the server."""
+        now = time.monotonic()
+        self._begun = {place: at for place, at in self._begun.items() if place in waiting}
+        # What was begun just now is perhaps not in the server's list yet.
+        old = [place for place in waiting if now - self._begun.get(place, -SWEEP_SECONDS) >= SWEEP_SECONDS]
+        running = await self._running() if old else set()
+        for place in old:
+            if running is None:
+                due = now - self._begun.get(place, -AGAIN_SECONDS) >= AGAIN_SECONDS
+            else:
+                due = workflow_of(*place) not in running
+            if due:
+                await self._begin(place, more=False)
+
+    async def _running(self) -> set[str] | None:
+        """List the workflows that deliver: one question, however much waits for an endpoint that is down."""
+        try:
+            return {found.id async for found in self._client.list_workflows(_RUNNING)}
+        except RPCError:
+            return None
 
     async def _begin(self, place: Place, *, more: bool) -> None:
         try:
