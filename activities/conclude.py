@@ -79,8 +79,10 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
     _close_orphans(tx, call, turn)
     answer, name, unfinished = _answer(tx, call)
     code = given.get("code")
-    message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations)
-    stats = RecursionStats.of_turn(turn)
+    origin = tx.origin(call.job)
+    first = origin.turn if origin else 0
+    message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations - first)
+    stats = RecursionStats.of_turn(turn, first)
     cut = answer if len(answer) <= MOST_ANSWER else answer[:MOST_ANSWER] + "\n[... the rest is in the store]"
     result = RunResult(
         session_id=call.session,

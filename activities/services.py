@@ -29,7 +29,7 @@ def services_of(runtime: Runtime, call: Call, facts: JobFacts) -> ToolServices:
         secret=runtime.allowed.value,
         output=lambda reference: runtime.store.read_sync(lambda tx: _output(tx, call.session, reference)),
         todo=lambda: runtime.store.read_sync(lambda tx: todo_of(tx, call.session)),
-        runtime=lambda: runtime.store.read_sync(lambda tx: runtime_data(tx, call)),
+        runtime=lambda: runtime.store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
         private_hosts=frozenset(filter(None, named)),
         protected=(runtime.store.path,),
         images=takes_images(agent.model) if agent.images is None else agent.images,
@@ -48,10 +48,10 @@ def _output(tx: Transaction, session: str, reference: str) -> str:
     return tx.get_blob(found.pop()).decode("utf-8", "replace")
 
 
-def runtime_data(tx: Transaction, call: Call) -> dict[str, Any]:
-    """Give what the run was started with for the tools that need it."""
-    for entry in tx.read_entries(call.session, 0) if call.session else ():
-        if entry.job == call.job and entry.head.get("note") == RUNTIME_DATA and entry.content_digest:
+def runtime_data(tx: Transaction, job: str, session: str) -> dict[str, Any]:
+    """Give what a job was started with for the tools that need it."""
+    for entry in tx.read_entries(session, 0) if session else ():
+        if entry.job == job and entry.head.get("note") == RUNTIME_DATA and entry.content_digest:
             found: dict[str, Any] = json.loads(tx.get_blob(entry.content_digest))
             return found
     return {}
@@ -63,7 +63,7 @@ async def check_runtime(runtime: Runtime, call: Call, tool: Tool) -> None:
     Raises:
         ToolUnavailable: It is one.
     """
-    if tool.requires_runtime and not await runtime.store.read(lambda tx: runtime_data(tx, call)):
+    if tool.requires_runtime and not await runtime.store.read(lambda tx: runtime_data(tx, call.job, call.session)):
         raise ToolUnavailable(f"the tool {tool.name} needs the run's runtime data, and this run has none")
 
 

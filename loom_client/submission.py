@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from activities.firing import origin_of
+from loom_client.forking import Fork, check_same
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ConflictError, DocumentError, JobExists, NotFoundError, UserError
@@ -31,6 +32,12 @@ class Submission:
     turn_state: TurnState | None
     steps: int | None
     context: str
+    fork: Fork | None = None
+
+    @property
+    def shared(self) -> int:
+        """How many entries of another session it begins with."""
+        return self.fork.origin.end if self.fork else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +55,26 @@ class Written:
 
 def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: str) -> Written:
     """Write the job, its session and its first messages, all or nothing."""
+    fork = start.fork
     if not start.run.auto_create_session and not tx.session_exists(start.session):
         raise NotFoundError(f"there is no session {start.session!r}; create it, or allow it to be created")
+    check_same(tx, start.job, fork.origin if fork else None)
+    if fork:
+        tx.create_session(start.session, parent=fork.session, parent_entry=fork.origin.end)
     text = " ".join(str(m.get("content") or "") for m in start.run.input_messages)
-    write_job(tx, start, name=start.agent.name, task=text, place=(namespace, task_queue))
+    write_job(tx, start, name=start.agent.name, task=text or (fork.task if fork else ""), place=(namespace, task_queue))
     tx.acquire_lease(start.session, start.job)
+    for kind, value in fork.marks if fork else ():
+        tx.mark(start.job, kind, value)
     entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
-    if start.context:
+    if start.context != (fork.known if fork else ""):
         note = {"note": PROJECT_CONTEXT}
         entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))
     if start.run.runtime_init_data:
         data = canonical_json(start.run.runtime_init_data)
         entries.insert(0, NewEntry(kind="note", head={"note": RUNTIME_DATA}, content=data, job=start.job, turn=0))
-    end = tx.append_entries(start.session, f"{start.job}/input", entries).end
+    # A fork that is told nothing new has nothing to append.
+    end = tx.append_entries(start.session, f"{start.job}/input", entries).end if entries else start.shared
     return Written(end, origin_of(tx, start.job))
 
 
@@ -130,6 +144,37 @@ def write_job(
         raise JobExists(
             f"job {start.job!r} exists already with another {', '.join(differs)}; take another id", differs
         ) from None
+
+
+def fork_of(fork: Fork, job: str, task: str, place: Path) -> Submission:
+    """Give the job that goes on from a turn of another one, with a budget of its own.
+
+    Raises:
+        UserError: The agent had finished, and nobody says what to do next.
+    """
+    if not task.strip() and (task or fork.finished):
+        why = "is empty" if task else f"is needed: after turn {fork.origin.turn} the agent had finished"
+        raise UserError(f"the task {why}; say what the agent is to do next")
+    first, agent = fork.origin.turn, fork.agent
+    turn = TurnState.initial(
+        job,
+        first=first,
+        max_iterations=first + agent.limits.max_iterations,
+        parent_turn_id=turn_id(fork.origin.job, first - 1) if first else None,
+    )
+    told: tuple[dict[str, Any], ...] = ({"role": "user", "content": task},) if task else ()
+    return Submission(
+        job=job,
+        session=f"s-{job}",
+        plan=fork.plan,
+        agent=agent,
+        run=RunInput(input_messages=told, runtime_init_data=fork.runtime),
+        workdir=str(place),
+        turn_state=turn,
+        steps=None,
+        context=fork.context_in(place),
+        fork=fork,
+    )
 
 
 def first_turn(start: Submission, entries: int) -> TurnState:

@@ -113,11 +113,17 @@ class TurnState(BaseModel):
         entries: int = 0,
         parent_turn_id: str | None = None,
         metadata: Mapping[str, JsonValue] | None = None,
+        first: int = 0,
     ) -> Self:
-        """Give the state of a job's turn 0. A sub-agent names the turn that called it as `parent_turn_id`."""
+        """Give the state of a job's first turn.
+
+        A sub-agent names the turn that called it as `parent_turn_id`. A fork names the turn that it was forked at, and
+        as `first` how many turns were before its own.
+        """
         return cls(
             job=job,
-            turn_id=turn_id(job, 0),
+            turn_counter=first,
+            turn_id=turn_id(job, first),
             parent_turn_id=parent_turn_id,
             max_iterations=max_iterations,
             session_id=session_id,
@@ -146,17 +152,6 @@ class TurnState(BaseModel):
         )
 
     next = next_turn
-
-    def fork(self, job: str, session_id: str) -> Self:
-        """Give the state with which another job goes on from this turn, in a session of its own."""
-        return self._replace(
-            {
-                "job": job,
-                "session_id": session_id,
-                "turn_id": turn_id(job, self.turn_counter),
-                "parent_turn_id": self.turn_id,
-            }
-        )
 
     def with_metadata(self, **values: JsonValue) -> Self:
         """Give the same turn with these metadata added.

@@ -4,14 +4,16 @@ from typing import Literal
 
 from sqlalchemy import bindparam, insert, select
 
+from loom_dsl.fork import Origin
 from loom_store.jobs import jobs_below
 from loom_store.scope import Scope, storable
 from loom_store.tables import jobs, marks
 
-Mark = Literal["policy", "signed", "untrusted", "words", "written"]
-"""``policy``: digest of a project's policy that counts for it; ``signed``: approval, choice and person of a signature
-that held; ``untrusted``: a tool that gave it, or what it was told, content from outside; ``words``: digest of what
-people said who started it; ``written``: an agent wrote its graph."""
+Mark = Literal["earlier", "forked", "policy", "signed", "untrusted", "words", "written"]
+"""``earlier``: a tool that gave content from outside to a job below one that it was forked from; ``forked``: the job
+and the turn that it goes on from; ``policy``: digest of a project's policy that counts for it; ``signed``: approval,
+choice and person of a signature that held; ``untrusted``: a tool that gave it, or what it was told, content from
+outside; ``words``: digest of what people said who started it; ``written``: an agent wrote its graph."""
 _OF_JOB = (
     select(marks.c.value)
     .join(jobs, jobs.c.id == marks.c.job)
@@ -42,3 +44,8 @@ class Marks(Scope):
     def marks_below(self, job: str, kind: Mark) -> list[str]:
         """Give the marks of the child jobs of a job and of theirs, by value."""
         return list(self._execute(_BELOW, {"job_name": job, "its_kind": kind}).scalars())
+
+    def origin(self, job: str) -> Origin | None:
+        """Give what a job was forked from; None: it was not."""
+        found = self.marks(job, "forked")
+        return Origin.read(found[0]) if found else None

@@ -153,13 +153,12 @@ def test_rules_are_remembered_once() -> None:
     assert TurnState.initial("j").remember(["a", "b"]).remember(["b", "c"]).remembered == ("a", "b", "c")
 
 
-def test_a_fork_goes_on_at_the_same_depth_in_another_job_and_session() -> None:
-    origin = typical_state()
-    fork = origin.fork("other", "ses-2")
+def test_a_fork_counts_on_from_the_turn_that_it_was_forked_at() -> None:
+    fork = TurnState.initial("other", first=3, parent_turn_id=turn_id("job", 2), max_iterations=5)
 
-    assert (fork.turn_counter, fork.entries) == (origin.turn_counter, origin.entries)
-    assert (fork.parent_turn_id, fork.session_id) == (origin.turn_id, "ses-2")
-    assert fork.next().turn_id == turn_id("other", origin.turn_counter + 1)
+    assert (fork.turn_counter, fork.turn_id, fork.parent_turn_id) == (3, turn_id("other", 3), turn_id("job", 2))
+    assert (fork.is_initial, fork.is_final, fork.next().next().is_final) == (False, False, True)
+    assert fork.next().parent_turn_id == fork.turn_id
 
 
 def test_recursion_events_follow_the_chain_of_turns() -> None:

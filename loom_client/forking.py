@@ -1,0 +1,172 @@
+"""Forking a job: another job that goes on from one of its turns, in a session of its own.
+
+Only the store is looked at, so a job can be forked that the server has forgotten. Nothing is copied: the new session
+points at the entries of the old one, and a prune leaves what a fork reads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from activities.project_notes import project_context
+from activities.services import runtime_data
+from activities.untrusted import sources_below
+from loom_dsl.agent import Agent
+from loom_dsl.compile import compile_agent
+from loom_dsl.errors import JobExists, NotFoundError, UserError
+from loom_dsl.fork import Origin, Said, check_turn, turn_ends
+from loom_dsl.messages import PROJECT_CONTEXT
+from loom_dsl.plan import Plan
+from loom_store.marks import Mark
+from loom_store.rows import Entry
+from loom_store.transaction import Transaction
+
+COPIED: tuple[Mark, ...] = ("words", "written")
+"""Marks that a fork has from the job that it was forked from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What a fork begins with.
+
+    Attributes:
+        origin: The job and the turn.
+        session: The session whose first entries it shares.
+        plan: What it runs: the plan of the job that was forked, unless another agent is to go on.
+        workdir: That job's working directory.
+        task: That job's task, as lists show it.
+        runtime: What that job's run was given for its tools.
+        known: What the shared entries say of the project.
+        context: What that job was told of it.
+        finished: Whether the agent's last word is its answer, so that somebody must say how to go on.
+        marks: What is known of that job and holds for the fork.
+    """
+
+    origin: Origin
+    session: str
+    plan: Plan
+    workdir: str
+    task: str
+    runtime: dict[str, Any]
+    known: str
+    context: str
+    finished: bool
+    marks: tuple[tuple[Mark, str], ...]
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that goes on."""
+        return Agent.from_plan_data(self.plan.agent)
+
+    def context_in(self, place: Path) -> str:
+        """Give what agents are told of the project in a directory: in the job's own, what that job was told."""
+        return self.context if str(place) == self.workdir else project_context(place)
+
+    def redefined(self, agent: Agent, turns: Plan | None) -> "Fork":
+        """Give the fork with another agent. What the project's policy was goes with the definition of its time."""
+        kept = tuple(mark for mark in self.marks if mark[0] != "policy")
+        return replace(self, plan=compile_agent(agent, turns), marks=kept)
+
+    def with_model(self, model: str) -> "Fork":
+        """Give the fork with another model.
+
+        Raises:
+            UserError: That is no model's name.
+        """
+        try:
+            agent = Agent.from_plan_data({**self.plan.agent, "model": model})
+        except ValidationError as error:
+            raise UserError(f"the model: {error.errors()[0]['msg']}") from None
+        return replace(self, plan=compile_agent(agent, self.plan))
+
+
+def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
+    """Look up what a fork of a job after one of its turns begins with.
+
+    Args:
+        tx: A transaction on the store.
+        job: The job, whatever became of it.
+        turn: How many of its turns the fork has; 0: only the task.
+
+    Raises:
+        NotFoundError: There is no such job.
+        UserError: It is a graph's, or it has not finished so many turns.
+    """
+    row = tx.job(job)
+    if row is None:
+        raise NotFoundError(f"there is no job {job!r} in this store")
+    plan = Plan.load(tx.get_blob(row["plan"]).decode())
+    if not plan.agent:
+        raise UserError(
+            f"job {job} runs the graph {row['agent']}, which has no turns; only an agent's job can be forked"
+        )
+    entries = tx.read_entries(row["session"])
+    origin = _origin(tx, row, turn, entries)
+    marks = [(kind, value) for kind in (*COPIED, "policy") for value in tx.marks(job, kind)]
+    marks += [("earlier", tool) for tool in sources_below(tx, job)]
+    shared = [entry for entry in entries if entry.seq < origin.end]
+    return Fork(
+        origin=origin,
+        session=row["session"],
+        plan=plan,
+        workdir=row["workdir"],
+        task=row["task"],
+        runtime=runtime_data(tx, job, row["session"]),
+        known=_context(tx, shared),
+        context=_context(tx, entries),
+        finished=_answered(shared),
+        marks=(("forked", origin.text()), *marks),
+    )
+
+
+def _origin(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[Entry]) -> Origin:
+    """Find the job of a turn, the forked one or one that it was forked from, and where the turn ends."""
+    job, over = row["job"], row["ended_at"] is not None
+    earlier, latest = tx.origin(job), _latest(tx, row["job"], entries)
+    while earlier is not None and turn < earlier.turn:
+        # All the turns that a fork was made after are finished.
+        job, latest, over, earlier = earlier.job, earlier.turn, False, earlier.earlier
+    first, start = (earlier.turn, earlier.end) if earlier else (0, 0)
+    said = [_said(entry) for entry in entries if entry.job == job]
+    ends = turn_ends(said, first=first, start=start, latest=latest, over=over)
+    check_turn(job, turn, finished=first + len(ends) - 1, over=over)
+    return Origin(job, turn, ends[turn - first], earlier)
+
+
+def _latest(tx: Transaction, job: str, entries: Sequence[Entry]) -> int:
+    """The latest turn of which anything was told; its number."""
+    told = tx.read_events(job, after=max(0, tx.last_offset(job) - 1), limit=1)
+    numbers = [entry.turn for entry in entries if entry.job == job] + [event.get("n", 0) for _, event in told]
+    return max(numbers, default=0)
+
+
+def _said(entry: Entry) -> Said:
+    head = entry.head if entry.kind == "message" else {}
+    given, cut = f"{entry.job}/input", f"{entry.job}/{entry.turn}/orphans"
+    return Said(entry.seq, entry.turn, head, given=entry.key == given, cut=entry.key == cut)
+
+
+def _context(tx: Transaction, entries: Sequence[Entry]) -> str:
+    notes = (entry for entry in reversed(entries) if entry.head.get("note") == PROJECT_CONTEXT)
+    found = next(notes, None)
+    return tx.get_blob(found.content_digest).decode() if found and found.content_digest else ""
+
+
+def _answered(shared: Sequence[Entry]) -> bool:
+    last = next((entry.head for entry in reversed(shared) if entry.kind == "message"), {})
+    return last.get("role") == "assistant" and not last.get("tool_calls")
+
+
+def check_same(tx: Transaction, job: str, origin: Origin | None) -> None:
+    """Refuse an id that stands for a job which was forked from somewhere else, or not at all.
+
+    Raises:
+        JobExists: It does.
+    """
+    if tx.job(job) is None or (known := tx.origin(job)) == origin:
+        return
+    what = f"was forked from {known.job} at turn {known.turn}" if known else "was not forked"
+    raise JobExists(f"job {job!r} exists already and {what}; take another id", ("origin",))
