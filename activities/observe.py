@@ -37,7 +37,7 @@ def store_events(tx: Transaction, call: Call) -> None:
     """Store the batches that travelled with an activity, each event once, and project them into the lists."""
     for sequence, events in call.batches:
         new = _append(tx, call.job, sequence, events)
-        if new and tx.job(call.job) is not None:
+        if new and tx.has_job(call.job):
             for _, event in new:
                 _project(tx, call, event)
                 _audit(tx, call, event)
@@ -153,7 +153,7 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
 
 def _flush(tx: Transaction, call: Call) -> None:
     store_events(tx, call)
-    if "result" in call.arguments and tx.job(call.job) is not None:
+    if "result" in call.arguments and tx.has_job(call.job):
         tx.update_job(call.job, result=call.arguments["result"])
 
 

@@ -133,19 +133,23 @@ class Events(Blobs):
         return 0 if job_id is None else self._last(job_id)
 
     def _last(self, job_id: int) -> int:
-        return int(self._scalar(_LAST, {"job": job_id}) or 0)
+        if job_id not in self._last_events:
+            self._last_events[job_id] = int(self._scalar(_LAST, {"job": job_id}) or 0)
+        return self._last_events[job_id]
 
     def _append(self, job_id: int, hashed: int | None, new: Sequence[Mapping[str, Any]]) -> int:
         first = self._last(job_id) + 1
+        last = first + len(new) - 1
         row = {
             "job": job_id,
-            "last": first + len(new) - 1,
+            "last": last,
             "count": len(new),
             "key_hash": hashed,
             "at": self._seconds(),
             "body": pack_text(canonical_json([dict(event) for event in new])),
         }
         self._execute(_ADD, row)
+        self._last_events[job_id] = last
         return first
 
     def _enter_attempt(self, job_id: int, stream: int, attempt: int) -> bool:

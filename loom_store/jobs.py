@@ -8,7 +8,7 @@ from sqlalchemy import CTE, BindParameter, ColumnElement, bindparam, or_, select
 from loom_dsl.errors import JobExists, NotFoundError
 from loom_store.packing import pack_text, unpack_text
 from loom_store.rows import Moment, from_millis, to_millis
-from loom_store.scope import Scope
+from loom_store.scope import KnownJob, Scope
 from loom_store.tables import jobs, sessions
 
 _BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
@@ -102,6 +102,7 @@ class Jobs(Scope):
         own = self._job_id(job)
         self._execute(_LEAVE, {"own": own})  # children of a job of this name that was pruned
         self._execute(_CREATE.values(values), {"job_id": own})
+        self._jobs[job] = KnownJob(own, True)
         return True
 
     def update_job(self, job: str, **fields: Any) -> None:
@@ -118,9 +119,9 @@ class Jobs(Scope):
         unknown = sorted(set(fields) - {*_TEXTS, *_JSONS, "ended_at"})
         if unknown:
             raise TypeError(f"a job has no field {', '.join(unknown)} to update")
-        found = self._execute(_BY_NAME, {"job_name": job}).first()
-        if found is None or found.created_at is None:
+        if not self.has_job(job):
             raise NotFoundError(f"there is no job {job!r} in this store")
+        job_id = self._job_id(job)
         values: dict[str, Any] = {name: fields[name] for name in _TEXTS if name in fields}
         # ASCII: the columns are text, and text of a database holds no lone surrogates.
         values |= {name: json.dumps(fields[name], allow_nan=False) for name in _JSONS if name in fields}
@@ -128,9 +129,14 @@ class Jobs(Scope):
             ended_at = fields["ended_at"]
             values["ended_at"] = None if ended_at is None else to_millis(ended_at)
             if ended_at is not None:
-                self._execute(_FREE, {"job_id": found.id})
+                self._execute(_FREE, {"job_id": job_id})
         if values:
-            self._execute(_CREATE.values(values), {"job_id": found.id})
+            self._execute(_CREATE.values(values), {"job_id": job_id})
+
+    def has_job(self, job: str) -> bool:
+        """Say whether a job is written down."""
+        known = self._known_job(job)
+        return known is not None and known.is_created
 
     def job(self, job: str) -> dict[str, Any] | None:
         """Give a job's row, times as ISO 8601, or None."""

@@ -72,6 +72,8 @@ class Retention(Scope):
         gone = {table.name: self._delete_of(table, old) for table in tables}
         session_count, entry_count = self._prune_sessions(before)
         self._forget_jobs(before)
+        self._jobs.clear()
+        self._last_events.clear()
         digests, size = self._prune_blobs(before)
         pruned = Pruned(
             jobs=counted,

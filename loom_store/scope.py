@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Executable, bindparam, insert, select
 
@@ -14,7 +14,7 @@ from loom_store.tables import jobs
 
 MIB: Final = 1024 * 1024
 
-_JOB_ID = select(jobs.c.id).where(jobs.c.name == bindparam("job_name"))
+_FIND_JOB = select(jobs.c.id, jobs.c.created_at).where(jobs.c.name == bindparam("job_name"))
 _JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
 _NEW_JOB = insert(jobs).values(name=bindparam("name"))
 
@@ -42,13 +42,22 @@ class Shared:
     webhooks: Webhooks = field(default_factory=Webhooks)
 
 
+class KnownJob(NamedTuple):
+    """A job as a transaction has met it: the integer that stands for it, and whether it is written down."""
+
+    id: int
+    is_created: bool
+
+
 class Scope:
     """One transaction's means. Used on the thread that runs the transaction, and not after it."""
 
     def __init__(self, connection: Connection, shared: Shared) -> None:
         self._connection = connection
         self._shared = shared
-        self._job_ids: dict[str, int] = {}
+        self._jobs: dict[str, KnownJob] = {}
+        self._last_events: dict[int, int] = {}
+        """By job: the offset of its newest event."""
         self._on_commit: list[Callable[[], None]] = []
 
     def committed(self) -> None:
@@ -71,22 +80,26 @@ class Scope:
     def _seconds(self) -> int:
         return int(self._shared.clock())
 
+    def _known_job(self, name: str) -> KnownJob | None:
+        known = self._jobs.get(name)
+        if known is None:
+            found = self._execute(_FIND_JOB, {"job_name": name}).first()
+            if found is not None:
+                known = self._jobs[name] = KnownJob(found.id, found.created_at is not None)
+        return known
+
     def _find_job(self, name: str) -> int | None:
         """Give the integer that stands for a job, or None when the store has never heard of it."""
-        known = self._job_ids.get(name)
-        if known is None:
-            known = self._scalar(_JOB_ID, {"job_name": name})
-            if known is not None:
-                self._job_ids[name] = known
-        return known
+        known = self._known_job(name)
+        return None if known is None else known.id
 
     def _job_id(self, name: str) -> int:
         """Give the integer that stands for a job, a new one if need be."""
         known = self._find_job(name)
         if known is None:
-            known = self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0]
-            self._job_ids[name] = known
-        return int(known)
+            known = int(self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0])
+            self._jobs[name] = KnownJob(known, False)
+        return known
 
     def _job_name(self, job_id: int) -> str:
         return str(self._scalar(_JOB_NAME, {"job_id": job_id}))
