@@ -19,6 +19,7 @@ import pydantic_core
 from activities.chat_clock import Clock
 from activities.chat_errors import Provider
 from activities.sse import EventReader
+from activities.unreached import causes_of
 from loom_dsl.errors import ModelProtocolError, ModelUnavailable
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -136,11 +137,7 @@ def transport_errors(provider: Provider) -> Iterator[None]:
 
 
 def _reason(provider: Provider, error: BaseException) -> str:
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
+    chain = list(causes_of(error))
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"The certificate of {provider.host} is not trusted: {cause.verify_message}."

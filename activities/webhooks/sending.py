@@ -3,15 +3,18 @@
 import asyncio
 import base64
 import binascii
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 from standardwebhooks import Webhook
 
+from activities.unreached import unreached
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.webhooks import Endpoint, read_webhooks, resolved, variable_of
 
@@ -28,14 +31,15 @@ class NotTaken(LoomError):
     Attributes:
         gone: Whether it says that it never will.
         wait: Seconds after which it wants to be asked again, or None.
+        check: What somebody who tries the endpoint is to look at.
     """
 
     code = "webhook_not_taken"
     retryable = True
 
-    def __init__(self, message: str, *, gone: bool = False, wait: float | None = None) -> None:
+    def __init__(self, message: str, *, gone: bool = False, wait: float | None = None, check: str = "") -> None:
         super().__init__(message)
-        self.gone, self.wait = gone, wait
+        self.gone, self.wait, self.check = gone, wait, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +78,23 @@ class Sender:
             NotTaken: There was no answer, or another one. Says nothing of the address.
         """
         content, seconds = body.encode(), self.endpoint.timeout
+        limits = httpx2.Timeout(seconds, connect=0.9 * seconds)  # so that what took so long is known
         try:
             # Redirects are answers like others: what was signed for one address is for no other one.
             async with (
                 asyncio.timeout(seconds),  # in all: an endpoint may answer a byte at a time
-                httpx2.AsyncClient(timeout=seconds, follow_redirects=False) as client,
+                httpx2.AsyncClient(timeout=limits, follow_redirects=False) as client,
                 client.stream(
                     "POST", self.endpoint.url, content=content, headers=self.headers(message, body, time.time())
                 ) as answer,
             ):
                 return _checked(self.endpoint.name, answer)
-        except (TimeoutError, httpx2.TimeoutException):
-            raise NotTaken(f"{self.endpoint.name} did not answer within {seconds:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise NotTaken(f"{self.endpoint.name} cannot be reached: {type(error).__name__}") from None
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            message = f"{self.endpoint.name} did not answer within {seconds:g} s"
+            raise NotTaken(message, check=unreached(error).check) from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
+            found = unreached(error)
+            raise NotTaken(f"{self.endpoint.name} cannot be reached: {found.why}", check=found.check) from None
 
 
 def _checked(name: str, answer: httpx2.Response) -> int:
@@ -95,10 +102,31 @@ def _checked(name: str, answer: httpx2.Response) -> int:
     if 200 <= status < 300:
         return status
     if status == 410:
-        raise NotTaken(f"{name} answered 410: it takes no more messages", gone=True)
+        raise NotTaken(f"{name} answered 410: it takes no more messages", gone=True, check=_GONE)
     why = ", and redirects are not followed" if 300 <= status < 400 else ""
     after = answer.headers.get("retry-after", "")
-    raise NotTaken(f"{name} answered {status}{why}", wait=float(after) if after.isdecimal() else None)
+    wait = float(after) if after.isdecimal() else None
+    raise NotTaken(f"{name} answered {status}{why}", wait=wait, check=_CHECKS.get(status, _CHECKS[status // 100]))
+
+
+_GONE = "whether the receiver is still there; take the endpoint out of the file if it is not"
+_CHECKS = {
+    401: "whether the receiver has the secret that the endpoint names, and whether both clocks are right",
+    403: "whether the receiver has the secret that the endpoint names, and lets this machine in",
+    404: "the path of the address",
+    1: "whether a receiver of webhooks listens there",
+    3: "the address: give the one that it redirects to",
+    4: "the receiver's log",
+    5: "the receiver's log",
+}
+"""What to look at after a status, or one of its class."""
+
+
+def place_of(url: str) -> str:
+    """Give the host and the port of an address, as whoever set it up knows them."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 class Senders:

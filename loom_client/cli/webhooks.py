@@ -94,7 +94,7 @@ async def probe(
     import secrets
     from datetime import UTC, datetime
 
-    from activities.webhooks.sending import NotTaken, Senders
+    from activities.webhooks.sending import NotTaken, Senders, place_of
     from loom_dsl.errors import ConfigurationError
 
     if file is None:
@@ -104,7 +104,8 @@ async def probe(
     try:
         status = await sender.send(f"msg_{secrets.token_hex(16)}", json.dumps(told))
     except NotTaken as error:
-        say(f"error: {error.message}")
+        # Host and port, and nothing more of the address: the rest of it may be a secret.
+        say(f"error: {error.message} (at {place_of(sender.endpoint.url)}); check {error.check}")
         return FAILED
     print(f"{name} answered {status}")
     return DONE
