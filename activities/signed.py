@@ -14,9 +14,8 @@ from activities.runtime import Call, Runtime
 from loom_dsl.approval import Decision
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import ConfigurationError
-from loom_dsl.signature import VERIFIED
+from loom_dsl.signature import TOO_LATE, VERIFIED
 
-TOO_LATE = ("signature_expired", "key_expired")
 _CANNOT = "this worker cannot verify signatures: "
 
 

@@ -48,7 +48,8 @@ class Decision(BaseModel):
     at: str | float | None = None
     """When, as the sender says; kept, but never trusted for lateness."""
     id: str = Field(default="", max_length=100)
-    """The sender's name for this decision."""
+    """The sender's name for this decision. The same decision sent again with one id counts once, and is answered as the
+    first time; a signed one needs none for that."""
     signature: Signature | None = None
     """Proves who decided what. Signed is everything but `at` and `id`."""
 
@@ -93,7 +94,7 @@ class OutsideEvent(BaseModel):
     data: JsonValue = None
     """The result of the node that takes it."""
     id: str = Field(default="", max_length=100)
-    """Sent twice with one id, it counts once."""
+    """Sent twice with one id, it counts once. Ids that start with ``~`` are Loom's own."""
     by: str = Field(default="", max_length=200)
     """Who says so."""
 

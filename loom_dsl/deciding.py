@@ -1,15 +1,18 @@
-"""Who may decide about a question, and when enough people have answered alike."""
+"""Who may decide about a question, when enough people have answered alike, and what is remembered of it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loom_dsl.approval import Decision
 from loom_dsl.approval_policy import is_among, person
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.errors import PlanError
 from loom_dsl.lookalike import mixes_scripts
 from loom_dsl.machine_approvals import deciders, digest_of, policy_of
 from loom_dsl.machine_signed import PIPELINES, proof_of, signature_refusal, was_counted
 from loom_dsl.machine_state import Token
 from loom_dsl.nodes_flow import Approval
+from loom_dsl.turn import LARGEST_STATE as LARGEST_TURN
+from loom_dsl.wire import size_of
 
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
@@ -129,8 +132,33 @@ def votes_of(token: Token, decision: Decision) -> dict[str, list[str]]:
 
 
 def rules_of(machine: "Machine", token: Token) -> list[str]:
-    """The rules that a decision may keep for later jobs; none where a graph of somebody else's asks."""
+    """The rules that a decision may remember. Only a pipeline's are: what a question of a user's graph says may have been
+    computed from what was read outside, and who answers it is asked about something else.
+    """
     request = token.data["request"]
     rules = request.get("rules") if isinstance(request, dict) else None
     known = machine.state.frames[token.frame].graph in PIPELINES
     return [str(rule) for rule in rules] if known and isinstance(rules, list) else []
+
+
+def remember(machine: "Machine", rules: list[str]) -> None:
+    """Let later calls of this job run that rules of a request cover, or tell why they will be asked about."""
+    turn = machine.state.turn
+    if not rules:
+        return machine.emit("warning", code="not_remembered", message="the request names no rule to remember")
+    if turn is None:
+        return _remember_in_graph(machine, rules)
+    try:
+        machine.state.turn = turn.remember(rules)
+    except PlanError as error:
+        machine.emit("warning", code="not_remembered", message=error.message)
+    return None
+
+
+def _remember_in_graph(machine: "Machine", rules: list[str]) -> None:
+    """A graph without turns keeps them beside its tokens, as long as they are few."""
+    known = list(dict.fromkeys([*machine.state.remembered, *rules]))
+    if size_of(known) > LARGEST_TURN:
+        return machine.emit("warning", code="not_remembered", message="there are too many rules already")
+    machine.state.remembered = known
+    return None

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from loom_dsl.approval import Decision
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived
-from loom_dsl.deciding import refusal, rules_of, vote, votes_of
-from loom_dsl.errors import PlanError
+from loom_dsl.deciding import refusal, remember, rules_of, vote, votes_of
 from loom_dsl.machine_approvals import (
     approval_due,
     catch_up,
@@ -16,15 +15,27 @@ from loom_dsl.machine_approvals import (
     set_timer,
     wake,
 )
+from loom_dsl.machine_arrivals import (
+    LOOKING,
+    RULES,
+    VERIFYING,
+    Arrival,
+    join,
+    keep,
+    leave,
+    outcome,
+    question,
+    settle,
+    those,
+    under_way,
+)
 from loom_dsl.machine_ends import EXPIRED, close_approval, drop_all
-from loom_dsl.machine_signed import PLACE as VERIFYING
-from loom_dsl.machine_signed import UNVERIFIABLE, note_counted, proof_of, verify, was_counted
+from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
+from loom_dsl.machine_signed import PLACE as VERIFICATIONS
 from loom_dsl.machine_state import READY, WAITING, Token
 from loom_dsl.machine_waits import time_is_over
 from loom_dsl.nodes_flow import Approval
-from loom_dsl.signature import VERIFIED
-from loom_dsl.turn import LARGEST_STATE as LARGEST_TURN
-from loom_dsl.wire import size_of
+from loom_dsl.signature import TOO_LATE, VERIFIED
 
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
@@ -49,34 +60,61 @@ def abort(machine: "Machine", by: str, reason: str) -> None:
     state.paused = None
     drop_all(machine)
     for at in machine.side_work:
-        if at.startswith(("~announce/", VERIFYING)):  # work about a question that is gone must not hold the end up
+        if at.startswith(("~announce/", VERIFICATIONS)):  # work about a question that is gone must not hold the end up
             machine.command(CancelActivity(at=at))
-
-
-def _waiting(machine: "Machine", name: str) -> Token | None:
-    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
-    return next(tokens, None)
 
 
 def decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> None:
     """Take a decision, or say why it does not count."""
-    token = _waiting(machine, decision.approval_id)
+    before = outcome(machine, decision)
+    if before is not None and machine.patched(RULES):
+        return machine.answer(signal.answer_to, *before)
+    same = under_way(machine, decision)
+    if same is not None and machine.patched(RULES):
+        return same.came_again(signal)
+    token = question(machine, decision.approval_id)
     if token is None:
         return refuse(machine, signal, *(was_counted(machine, decision) or _closed(machine, decision.approval_id)))
-    node = machine.node(token)
-    assert isinstance(node, Approval)
-    last, when = machine.state.last, wake(token)
-    if when is not None and when <= last:
-        catch_up(machine, token, last)
-        set_timer(machine, token)
+    _do_what_was_due(machine, token)
     if refused := refusal(machine, token, decision):
         return refuse(machine, signal, *refused)
-    deadline = token.data["deadline"]
-    if deadline is not None and last > deadline and node.approval.late == "reject" and ends_at_deadline(token):
-        if signal.answer_to is not None:
-            return _late(machine, token, signal)
-        return _look_up_time(machine, token, signal)
-    return _weigh(machine, token, decision, signal, last)
+    if not _is_late(machine, token):
+        return _weigh(machine, token, Arrival(decision, signal), machine.state.last)
+    # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
+    if signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
+        return refuse(machine, signal, *_late(token))
+    return _look_up_time(machine, token, Arrival(decision, signal))
+
+
+def _do_what_was_due(machine: "Machine", token: Token) -> None:
+    """Do what was due before a decision came."""
+    last, when = machine.state.last, wake(token)
+    if when is None or when > last:
+        return
+    catch_up(machine, token, last)
+    # A timer that each decision set anew would not fire while they keep coming.
+    if wake(token) != when or not machine.patched(RULES):
+        set_timer(machine, token)
+
+
+def _is_late(machine: "Machine", token: Token) -> bool:
+    """Whether what is seen now counts only if it was sent before."""
+    node, deadline = machine.node(token), token.data["deadline"]
+    assert isinstance(node, Approval)
+    over = deadline is not None and machine.state.last > deadline
+    return over and node.approval.late == "reject" and ends_at_deadline(token)
+
+
+def _late(token: Token) -> tuple[str, str]:
+    return "expired", f"the decision came after the deadline: {token.data['id']}"
+
+
+def _turn_down(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> None:
+    """Do nothing about a decision; whoever sent it once more is told the same."""
+    leave(machine, arrival)
+    refuse(machine, arrival.signal, verdict, why)
+    for signal in arrival.again:
+        machine.answer(signal.answer_to, verdict, why)
 
 
 def _closed(machine: "Machine", name: str) -> tuple[str, str]:
@@ -88,54 +126,76 @@ def _closed(machine: "Machine", name: str) -> tuple[str, str]:
     return "unknown", f"no approval of this id is open: {name}"
 
 
-def _weigh(machine: "Machine", token: Token, decision: Decision, signal: SignalReceived, sent: float) -> None:
+def _weigh(machine: "Machine", token: Token, arrival: Arrival, sent: float) -> None:
     """The decision came in time from somebody who may decide: count it, once its signature is verified."""
-    if decision.signature is None:
-        return _take(machine, token, decision, signal)
+    name = arrival.decision.approval_id
+    if arrival.decision.signature is None:
+        arrival.count = lambda: _count(machine, arrival)
+        join(machine, arrival)
+        return settle(machine, name)
 
     def then(verdict: str, why: str) -> None:
-        _verified(machine, decision, signal, (verdict, why))
+        _verified(machine, arrival, verdict, why)
 
-    if not verify(machine, token, decision, signal, sent, then):
-        return refuse(machine, signal, "full", "too many signatures for this approval are being verified; try again")
-    return None
+    if len(those(machine, name, VERIFYING)) >= MOST_VERIFIED:
+        why = "too many signatures for this approval are being verified; try again"
+        return _turn_down(machine, arrival, "full", why)
+    join(machine, arrival)
+    return verify(machine, token, arrival, sent, then)
 
 
-def _verified(machine: "Machine", decision: Decision, signal: SignalReceived, said: tuple[str, str]) -> None:
-    """A signature was held against the keys. Much may have happened meanwhile, so all else is looked at again."""
-    token = _waiting(machine, decision.approval_id)
-    if token is None and said[0] in (VERIFIED, UNVERIFIABLE):
-        refuse(machine, signal, *(was_counted(machine, decision) or _closed(machine, decision.approval_id)))
-    elif token is None or said[0] != VERIFIED:
-        refuse(machine, signal, *said)
-    elif refused := refusal(machine, token, decision):
-        refuse(machine, signal, *refused)
+def _verified(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> None:
+    """A signature was held against the keys."""
+    name = arrival.decision.approval_id
+    arrival.doing = ""
+    token = question(machine, name)
+    if token is not None and verdict in TOO_LATE and arrival.takes_signal():
+        # Of a signal the server's time can be looked up, so what is too late as an update may be in time.
+        return _weigh(machine, token, arrival, machine.state.last)
+    if verdict == VERIFIED or (token is None and verdict == UNVERIFIABLE):
+        arrival.count = lambda: _count(machine, arrival)
     else:
-        _take(machine, token, decision, signal)
-    if token is not None and token.status == WAITING and not token.data.get("verifying"):
-        _expire_if_held(machine, token)
+        _turn_down(machine, arrival, verdict, why)
+    settle(machine, name)
+    _expire_if_held(machine, name)
 
 
-def _expire_if_held(machine: "Machine", token: Token) -> None:
+def _expire_if_held(machine: "Machine", name: str) -> None:
     """The time of a question was over while decisions were being looked at, and none of them counted."""
-    if not token.data.get("checking") and token.data.pop("fired", False):
+    token = question(machine, name)
+    if token is not None and not machine.arrivals.get(name) and token.data.pop("fired", False):
         approval_due(machine, token)
 
 
-def _take(machine: "Machine", token: Token, decision: Decision, signal: SignalReceived) -> None:
+def _count(machine: "Machine", arrival: Arrival) -> None:
+    """It is a decision's turn. Much may have happened since it came, so all else is looked at again."""
+    decision = arrival.decision
+    token = question(machine, decision.approval_id)
+    if token is None:
+        refused = was_counted(machine, decision) or _closed(machine, decision.approval_id)
+        return _turn_down(machine, arrival, *refused)
+    if refusal_now := refusal(machine, token, decision):
+        return _turn_down(machine, arrival, *refusal_now)
+    return _take(machine, token, arrival)
+
+
+def _take(machine: "Machine", token: Token, arrival: Arrival) -> None:
     """Count a decision."""
+    decision = arrival.decision
     proof = proof_of(token, decision)
     counted = vote(machine, token, decision)
     if not isinstance(counted, Decision):
         verdict, why = counted
+        if verdict not in ("recorded", "already_done"):
+            return _turn_down(machine, arrival, verdict, why)
         if verdict == "recorded":
             note_counted(machine, decision)
-        if verdict in ("recorded", "already_done"):
-            return machine.answer(signal.answer_to, verdict, why)
-        return refuse(machine, signal, verdict, why)
+        keep(machine, decision, verdict)
+        return arrival.answer(machine, verdict, why)
     note_counted(machine, decision)
+    keep(machine, decision, "recorded")
     apply_decision(machine, token, counted, proof)
-    return machine.answer(signal.answer_to, "recorded", f"{decision.choice} recorded")
+    return arrival.answer(machine, "recorded", f"{decision.choice} recorded")
 
 
 def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: dict[str, Any]) -> None:
@@ -145,16 +205,15 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
     if decision.edited_arguments is not None:
         result["edited"] = decision.edited_arguments
     if decision.remember != "no":
-        _remember(machine, token.data.get("request"))
+        remember(machine, rules_of(machine, token))
         told["remember"] = decision.remember
         if decision.remember == "rule":
             told["rules"] = rules_of(machine, token)
-    checking = token.data.get("checking", ())
     told |= {**proof, **votes_of(token, decision)}
+    name = token.data["id"]
     close_approval(machine, token, **told, digest=digest_of(token.data["request"]))
-    for payload in checking:
-        other = SignalReceived(now=machine.state.last, name=DECISION, payload=payload)
-        refuse(machine, other, *_closed(machine, token_id(payload)))
+    for other in those(machine, name, LOOKING):
+        _turn_down(machine, other, *_closed(machine, name))
     machine.command(CancelTimer(at=token.at))
     token.data, token.status = {}, READY
     if decision.choice == "terminate":
@@ -164,81 +223,50 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
     return machine.complete(token, result)
 
 
-def token_id(payload: Any) -> str:
-    """The approval that a payload is about; it was read as a decision before."""
-    return str(payload["approval_id"])
-
-
-def _remember(machine: "Machine", request: Any) -> None:
-    rules = request.get("rules") if isinstance(request, dict) else None
-    turn = machine.state.turn
-    if not isinstance(rules, list) or not rules:
-        return machine.emit("warning", code="not_remembered", message="the request names no rule to remember")
-    if turn is None:
-        return _remember_in_graph(machine, [str(rule) for rule in rules])
-    try:
-        machine.state.turn = turn.remember([str(rule) for rule in rules])
-    except PlanError as error:
-        machine.emit("warning", code="not_remembered", message=error.message)
-    return None
-
-
-def _remember_in_graph(machine: "Machine", rules: list[str]) -> None:
-    """A graph without turns keeps them beside its tokens, as long as they are few."""
-    known = list(dict.fromkeys([*machine.state.remembered, *rules]))
-    if size_of(known) > LARGEST_TURN:
-        return machine.emit("warning", code="not_remembered", message="there are too many rules already")
-    machine.state.remembered = known
-    return None
-
-
-def _look_up_time(machine: "Machine", token: Token, signal: SignalReceived) -> None:
+def _look_up_time(machine: "Machine", token: Token, arrival: Arrival) -> None:
     """The deadline is past by the workflow's clock; only the server knows when the signal was sent."""
-    checking = token.data["checking"] = [*token.data.get("checking", ()), signal.payload]
-    if len(checking) > MOST_CHECKED:
-        token.data["checking"] = checking[:-1]
-        return refuse(machine, signal, "full", "too many decisions for this approval are being checked")
-    if len(checking) == 1:
-        _look_up_first(machine, token)
+    others = len(those(machine, token.data["id"], LOOKING))
+    if others >= MOST_CHECKED:
+        return _turn_down(machine, arrival, "full", "too many decisions for this approval are being checked")
+    arrival.doing = LOOKING
+    join(machine, arrival)
+    if not others:
+        _look_up(machine, token, arrival)
     return None
 
 
-def _look_up_first(machine: "Machine", token: Token) -> None:
+def _look_up(machine: "Machine", token: Token, arrival: Arrival) -> None:
     at = f"~late/{token.at}"
-    machine.side_work[at] = lambda result, failed: late_check_done(machine, token.at, result)
-    arguments = {"signal": DECISION, "digest": digest(canonical_json(token.data["checking"][0]))}
+    machine.side_work[at] = lambda result, failed: _looked_up(machine, arrival, result)
+    arguments = {"signal": DECISION, "digest": digest(canonical_json(arrival.signal.payload))}
     # It only looks, so events must not travel with it: they would count as stored.
     looking = RunActivity(at=at, activity="loom.signal.time", arguments=arguments, carries=False, timeout=10.0)
     machine.command(looking)
 
 
-def late_check_done(machine: "Machine", at: str | None, result: Any) -> None:
+def _looked_up(machine: "Machine", arrival: Arrival, result: Any) -> None:
     """The server's time of a decision is known, or could not be found; in doubt it is late."""
-    token = machine.state.tokens.get(at) if at else None
-    if token is None or token.status != WAITING:
-        return
-    payload, *others = token.data.pop("checking")
-    if others:
-        token.data["checking"] = others
-    signal = SignalReceived(now=machine.state.last, name=DECISION, payload=payload)
-    decision = Decision.model_validate(payload)
+    name = arrival.decision.approval_id
+    token, looking = question(machine, name), those(machine, name, LOOKING)
+    if token is None:
+        for other in looking:  # signals, which nobody waits for; but one may have come again as an update
+            leave(machine, other)
+            other.answer(machine, *_closed(machine, name))
+        return settle(machine, name)
+    arrival.doing = ""
     sent = result.get("sent") if isinstance(result, dict) else None
     if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
-        _late(machine, token, signal)
-    elif refused := refusal(machine, token, decision):
-        refuse(machine, signal, *refused)
+        _turn_down(machine, arrival, *_late(token))
+    elif refused := refusal(machine, token, arrival.decision):
+        _turn_down(machine, arrival, *refused)
     else:
-        _weigh(machine, token, decision, signal, sent)
+        _weigh(machine, token, arrival, sent)
+    settle(machine, name)
     if token.status != WAITING:
-        return
-    if others:
-        _look_up_first(machine, token)
-    else:
-        _expire_if_held(machine, token)
-
-
-def _late(machine: "Machine", token: Token, signal: SignalReceived) -> None:
-    refuse(machine, signal, "expired", f"the decision came after the deadline: {token.data['id']}")
+        return None
+    if looking[1:]:
+        return _look_up(machine, token, looking[1])
+    return _expire_if_held(machine, name)
 
 
 def deadline_passed(machine: "Machine", at: str) -> None:

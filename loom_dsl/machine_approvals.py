@@ -157,8 +157,8 @@ def _period(token: Token) -> float:
 
 
 def _end_of_time(machine: "Machine", token: Token) -> None:
-    """The question expires, unless a decision for it is being checked."""
-    if token.data.get("checking") or token.data.get("verifying"):
+    """The question expires, unless decisions that came before are not settled yet."""
+    if machine.arrivals.get(token.data["id"]):
         token.data["fired"] = True
         return machine.command(CancelTimer(at=token.at))
     return expire(machine, token)

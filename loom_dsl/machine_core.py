@@ -1,7 +1,7 @@
 """What every part of the machine uses: its state, its commands, what it tells, and how the run's state changes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import ActivityFailed, Answer, Command, RunActivity
 from loom_dsl.machine_state import CHILD, RUNNING, TIMING, WAITING, MachineState, Token
@@ -9,6 +9,9 @@ from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
 from loom_dsl.scope import names_at
 from loom_dsl.states import TRANSITIONS, RunState
+
+if TYPE_CHECKING:
+    from loom_dsl.machine_arrivals import Arrival
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
 SideWork = Callable[[Any, ActivityFailed | None], None]
@@ -22,13 +25,19 @@ class Core:
         plan: What to interpret.
         state: Where it stands; JSON through `MachineState.to_json`.
         job: The job's id.
+        patched: Whether this run follows rules of a name, which earlier machines did not have. Asked only where they
+            make a difference, because an engine writes the answer down.
     """
 
-    def __init__(self, plan: Plan, state: MachineState, job: str) -> None:
-        self.plan, self.state, self.job = plan, state, job
+    def __init__(
+        self, plan: Plan, state: MachineState, job: str, patched: Callable[[str], bool] = lambda rules: True
+    ) -> None:
+        self.plan, self.state, self.job, self.patched = plan, state, job, patched
         self.commands: list[Command] = []
         self.side_work: dict[str, SideWork | None] = {}
         """Activities in flight that belong to no token, such as flushes, and who takes their results."""
+        self.arrivals: dict[str, list[Arrival]] = {}
+        """Decisions that are not settled, by approval, in the order in which they came."""
         self.free_items: dict[str, tuple[int, set[int]]] = {}
         """What `admitted` has found out about maps in progress; derived, so not part of the state."""
         self.draining = self.holding = False

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.approval import Decision
 from loom_dsl.approval_policy import Approvals, read_policy
-from loom_dsl.commands import ActivityFailed, RunActivity, SignalReceived
-from loom_dsl.machine_state import WAITING, Token
+from loom_dsl.commands import ActivityFailed, RunActivity
+from loom_dsl.machine_arrivals import VERIFYING, Arrival
+from loom_dsl.machine_state import Token
 from loom_dsl.risk import reaches
 from loom_dsl.signature import VERIFIED, signed_text, subject_of
 
@@ -55,9 +56,9 @@ def signature_refusal(machine: "Machine", token: Token, decision: Decision) -> t
 
 
 def was_counted(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
-    """Refuse a signed decision that has counted before; a signature counts once."""
+    """Refuse another decision with the nonce of one that has counted; a signature counts once."""
     if decision.signature is not None and _mark(decision) in machine.state.seen:
-        return "replayed", "this very decision has been counted already, and a signature counts once"
+        return "replayed", "a decision with this nonce has been counted already, and a signature counts once"
     return None
 
 
@@ -80,43 +81,26 @@ def _mark(decision: Decision) -> str:
     return f"~signed/{decision.signature.key}/{decision.signature.nonce}"
 
 
-def verify(
-    machine: "Machine",
-    token: Token,
-    decision: Decision,
-    signal: SignalReceived,
-    sent: float,
-    then: Callable[[str, str], None],
-) -> bool:
+def verify(machine: "Machine", token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
     """Have a signature verified; the question stays open meanwhile.
 
     Args:
         machine: The machine.
         token: What waits.
-        decision: Has a signature.
-        signal: That it came with.
+        arrival: A decision that has a signature.
         sent: When it came, in seconds since 1970, as far as it is known.
         then: Takes the verdict, and why; also when the question is gone by then.
-
-    Returns:
-        False when too many are being verified already.
     """
-    running = token.data.get("verifying", 0)
-    if running >= MOST_VERIFIED:
-        return False
     number = token.data["verified"] = token.data.get("verified", 0) + 1
-    token.data["verifying"] = running + 1
-    at, name = f"{PLACE}{token.at}+{number}", token.data["id"]
+    at, signal = f"{PLACE}{token.at}+{number}", arrival.signal
 
     def take(result: Any, failed: ActivityFailed | None) -> None:
-        there = machine.state.tokens.get(token.at)
-        if there is not None and there.status == WAITING and there.data.get("id") == name:
-            _one_less(there)
         told = result if isinstance(result, dict) else {}
         verdict = told.get("verdict", UNVERIFIABLE)
         then(str(verdict), str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED)))
 
     tool, requester = subject_of(token.data["request"])
+    arrival.doing = VERIFYING
     machine.side_work[at] = take
     arguments = {
         "decision": signal.payload,
@@ -127,10 +111,3 @@ def verify(
     }
     # It only looks, so events must not travel with it: they would count as stored.
     machine.command(RunActivity(at=at, activity=VERIFY, arguments=arguments, carries=False, timeout=15.0, retry=_RETRY))
-    return True
-
-
-def _one_less(token: Token) -> None:
-    token.data["verifying"] -= 1
-    if not token.data["verifying"]:
-        del token.data["verifying"]

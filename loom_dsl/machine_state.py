@@ -133,6 +133,7 @@ class MachineState:
         ending: A result that waits for the last events to be stored: ``["finish", result]``, or ``["fail", code,
             message, details]``.
         decided: Ids of approvals that are decided, newest last, at most 100, of this turn.
+        counted: Decisions that were not refused, as ``verdict/name``, newest last, at most 100.
         outbox: Events on their way to the store.
         flushes: How many flush activities have been issued in this turn.
         events: Events from outside that no token has taken yet: ``{"name", "key", "data"}``.
@@ -156,6 +157,7 @@ class MachineState:
     abort: dict[str, Any] | None = None
     ending: list[Any] | None = None
     decided: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
     outbox: Outbox = field(default_factory=Outbox)
     flushes: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -181,6 +183,7 @@ class MachineState:
             "abort": self.abort,
             "end": self.ending,
             "dec": self.decided,
+            "cnt": self.counted,
             "fl": self.flushes,
             "ph": self.phase,
             "ev": self.events,
@@ -214,6 +217,7 @@ class MachineState:
             abort=raw.get("abort"),
             ending=raw.get("end"),
             decided=raw.get("dec", []),
+            counted=raw.get("cnt", []),
             outbox=Outbox.from_json(raw.get("out", {})),
             flushes=raw.get("fl", 0),
             events=raw.get("ev", []),

@@ -17,6 +17,8 @@ LONGEST = 7 * 86_400
 SKEW = 300
 """Seconds by which the clock of whoever signs may be ahead of the server's."""
 KEY = re.compile("key_[0-9a-f]{24}")
+TOO_LATE = ("signature_expired", "key_expired")
+"""What it says where the time of the signature, or of its key, does not fit."""
 VERIFIED = "verified"
 """What the activity `loom.approval.verify` says of a signature that holds."""
 

@@ -85,7 +85,10 @@ class GraphWorkflow:
         if "order" in envelope:
             envelope["state"] = await begin(envelope.pop("order"), self._abort_by_temporal)
         self._machine = Machine(
-            Plan.load(plan.text), MachineState.from_json(envelope["state"]), workflow.info().workflow_id
+            Plan.load(plan.text),
+            MachineState.from_json(envelope["state"]),
+            workflow.info().workflow_id,
+            workflow.patched,
         )
         self._steps = envelope.get("steps")
         self._carriers = Carriers(self._machine, self._queue)

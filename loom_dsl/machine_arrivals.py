@@ -1,0 +1,152 @@
+"""Decisions that have come and are not settled: they count in the order in which they came, and each of them once.
+
+A signature is verified and a late signal's time is looked up outside the machine, which takes a while; what comes
+meanwhile waits for its turn. What is refused needs no turn. None of this crosses a run: one ends when nothing is in
+flight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loom_dsl.approval import Decision
+from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.commands import SignalReceived
+from loom_dsl.machine_state import WAITING, Token
+
+if TYPE_CHECKING:
+    from loom_dsl.machine_core import Core as Machine
+
+RULES = "loom.arrivals.1"
+"""Marks the runs that follow these rules: decisions count in the order of their arrival, the same one again is answered
+as the first, what comes after a question's timer is late, and no decision sets that timer anew. A run that came to
+such a place before there were rules goes on without them."""
+LOOKING, VERIFYING = "looking", "verifying"
+MOST_KEPT = 100
+"""Decisions of which a job knows that they counted."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A decision of which something is still to be found out, or that waits for its turn.
+
+    Attributes:
+        decision: What it says.
+        signal: What it came with.
+        again: What brought the very same decision once more: updates, which are answered, and at most one signal.
+        doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
+        count: Counts it, when it is its turn; None: something is still to be found out.
+    """
+
+    decision: Decision
+    signal: SignalReceived
+    again: list[SignalReceived] = field(default_factory=list)
+    doing: str = ""
+    count: Callable[[], None] | None = None
+
+    def came_again(self, signal: SignalReceived) -> None:
+        """The very same decision came once more."""
+        if signal.answer_to is not None or all(known.answer_to is not None for known in (self.signal, *self.again)):
+            self.again.append(signal)
+
+    def takes_signal(self) -> bool:
+        """Go on with the signal that brought an update's decision once more, if there is one."""
+        sent = next((signal for signal in self.again if signal.answer_to is None), None)
+        if sent is None or self.signal.answer_to is None:
+            return False
+        self.again = [self.signal, *(signal for signal in self.again if signal is not sent)]
+        self.signal = sent
+        return True
+
+    def answer(self, machine: "Machine", verdict: str, why: str) -> None:
+        """Answer whoever sent it and waits for that, each time that it came."""
+        for signal in (self.signal, *self.again):
+            machine.answer(signal.answer_to, verdict, why)
+
+
+def question(machine: "Machine", name: str) -> Token | None:
+    """Give the token that waits for decisions about an approval."""
+    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
+    return next(tokens, None)
+
+
+def join(machine: "Machine", arrival: Arrival) -> None:
+    """Put a decision behind those about the same question that came before it."""
+    line = machine.arrivals.setdefault(arrival.decision.approval_id, [])
+    if arrival not in line:
+        line.append(arrival)
+
+
+def leave(machine: "Machine", arrival: Arrival) -> None:
+    """Take a decision out of the line, if it is in one."""
+    name = arrival.decision.approval_id
+    line = [other for other in machine.arrivals.get(name, ()) if other is not arrival]
+    if line:
+        machine.arrivals[name] = line
+    else:
+        machine.arrivals.pop(name, None)
+
+
+def those(machine: "Machine", name: str, doing: str) -> list[Arrival]:
+    """The decisions about an approval for which this is being done, the first one first."""
+    return [arrival for arrival in machine.arrivals.get(name, ()) if arrival.doing == doing]
+
+
+def settle(machine: "Machine", name: str) -> None:
+    """Let the decisions count whose turn it is. When the question is gone, none waits for another."""
+    while (arrival := _next(machine, name)) is not None:
+        leave(machine, arrival)
+        assert arrival.count is not None
+        arrival.count()
+
+
+def _next(machine: "Machine", name: str) -> Arrival | None:
+    line = machine.arrivals.get(name, [])
+    ready = next((arrival for arrival in line if arrival.count is not None), None)
+    if ready is None or ready is line[0] or question(machine, name) is None:
+        return ready
+    return None if machine.patched(RULES) else ready
+
+
+# -- the same decision once more ---------------------------------------------------------------------------------------
+
+
+def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
+    """Give the arrival of this very decision that is not settled yet."""
+    line = machine.arrivals.get(decision.approval_id)
+    name = _name(decision) if line else ""
+    return next((arrival for arrival in line or () if name and _name(arrival.decision) == name), None)
+
+
+def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
+    """Remember what became of a decision that is not refused."""
+    if name := _name(decision):
+        machine.state.counted = [*machine.state.counted, f"{verdict}/{name}"][-MOST_KEPT:]
+
+
+def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
+    """Say what became of this very decision when it came first; None where it has not come, or was refused.
+
+    A refusal is not remembered: what is judged again is refused again, or the reason is gone.
+    """
+    name = _name(decision) if machine.state.counted else ""
+    for verdict in ("recorded", "already_done"):
+        if name and f"{verdict}/{name}" in machine.state.counted:
+            return verdict, f"{decision.choice}: this was received before, and counts once"
+    return None
+
+
+def _name(decision: Decision) -> str:
+    """Name a decision by its sender's name for it and all that it says; empty where the sender has given none.
+
+    A signed one has its nonce and its signature; its `id` is not signed, so it says nothing.
+    """
+    signature = decision.signature
+    if signature is None and not decision.id:
+        return ""
+    own = decision.id if signature is None else signature.model_dump()
+    said = [decision.approval_id, decision.choice, decision.message, decision.edited_arguments]
+    try:
+        return digest(canonical_json([own, *said, decision.remember, decision.digest, decision.by]))[:24]
+    except RecursionError:  # as deep as what can be read; it is judged each time
+        return ""
