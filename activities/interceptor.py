@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.firing import BEGIN
-from activities.runtime import Heartbeats, Run, Runtime, remember, this_run
+from activities.runtime import Heartbeats, Run, Runtime, remember, take_run, this_run
 from activities.tool_run import describe
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact
@@ -62,6 +62,7 @@ class _Inbound(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         attempt = activity.info().attempt
+        take_run(input.args[0] if input.args else None)
         if attempt > 1 and this_run() not in self._warned:  # where the tools are missing, nothing was tried
             await self._tell_retry(input, attempt)
         try:

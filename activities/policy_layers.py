@@ -91,7 +91,8 @@ class PolicyLayers:
         self._registry = registry
         self._deployment = deployment_policy(environment)
         self._learnt: OrderedDict[Run, Mapping[str, Policy]] = OrderedDict()
-        """By run: what the project's policy has said since the job began, by the digest of its text."""
+        """By run at the server: what the project's policy has said since the job began, by the digest of its text. Each
+        run asks the store again, as another worker may have learnt more."""
 
     @property
     def trusted(self) -> Sequence[str]:
@@ -131,7 +132,7 @@ class PolicyLayers:
             PermissionDenied: It cannot be used.
         """
         text = _project_text(workdir)
-        known = self._learnt.get(call.run)
+        known = self._learnt.get(call.latest)
         if known is None:
             kept = await store.read(lambda tx: {name: tx.get_blob(name) for name in tx.marks(call.job, "policy")})
             known = {name: _read(old) for name, old in kept.items()}
@@ -139,7 +140,7 @@ class PolicyLayers:
             found = _read(text)
             name = await store.write(lambda tx: _kept(tx, call.job, text))
             known = {**known, name: found}
-        remember(self._learnt, call.run, known)
+        remember(self._learnt, call.latest, known)
 
     def _projects(self, run: Run, workdir: Path) -> tuple[Policy, ...]:
         if run in self._learnt:

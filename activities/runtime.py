@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -31,7 +32,8 @@ _UNKNOWN = "this worker's store does not know the job {0!r}; workers and clients
 Kept = TypeVar("Kept")
 Value = TypeVar("Value")
 Run = tuple[str, str]
-"""A job's id, and that of its run at the server: the id alone may stand for another job once the first was pruned."""
+"""A job's id, and what its workflow is known by: the id alone may stand for another job once the first was pruned."""
+_KNOWN_BY: ContextVar[str] = ContextVar("known_by", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Call:
         arguments: The node's mapped ``with``.
         batches: Event batches to store first: ``[[sequence, [event, …]], …]``.
         run: What to remember things of this job by.
+        latest: What to remember by what may be another thing after a continue-as-new.
     """
 
     job: str
@@ -75,6 +78,7 @@ class Call:
     arguments: dict[str, Any]
     batches: list[Any]
     run: Run = ("", "")
+    latest: Run = ("", "")
 
     @classmethod
     def of(cls, envelope: Mapping[str, Any]) -> "Call":
@@ -87,6 +91,7 @@ class Call:
             arguments=envelope["with"],
             batches=envelope.get("events", []),
             run=this_run(),
+            latest=(activity.info().workflow_id or "", activity.info().workflow_run_id or ""),
         )
 
     @property
@@ -209,9 +214,14 @@ class Runtime:
 
 
 def this_run() -> Run:
-    """What to remember things by of the job whose activity this is."""
-    info = activity.info()
-    return info.workflow_id or "", info.workflow_run_id or ""
+    """What to remember things by of the job whose activity this is, for as long as it has this plan."""
+    return activity.info().workflow_id or "", _KNOWN_BY.get() or activity.info().workflow_run_id or ""
+
+
+def take_run(envelope: Any) -> None:
+    """Note for `this_run` what the workflow says; what began under an earlier release says nothing."""
+    if isinstance(envelope, dict) and isinstance(envelope.get("run"), str):
+        _KNOWN_BY.set(envelope["run"])
 
 
 def remember(kept: OrderedDict[Run, Value], run: Run, value: Value) -> None:

@@ -16,6 +16,7 @@ from activities.mcp.catalogue import changed, tool_of_call
 from activities.node_call import Item, inline_arguments, is_node_call, offered
 from activities.observe import store_events
 from activities.policy_layers import PolicyLayers
+from activities.remembered import kept_rules, remembered_rules
 from activities.runtime import Call, JobFacts, Runtime, this_run
 from activities.services import check_runtime
 from activities.shell_parser import read_command
@@ -63,7 +64,7 @@ class Calls:
 
     def is_signed(self, call: Call, facts: JobFacts, tool: Tool) -> bool:
         """Whether only a signed decision lets a tool's call run, as the agent's policy says it, or those around it."""
-        around = self._layers.signed(call.run, facts.workdir)
+        around = self._layers.signed(call.latest, facts.workdir)
         return reaches(tool.risk, around) or reaches(tool.risk, facts.agent.approvals.signed)
 
     async def tool(self, facts: JobFacts, item: Item) -> Tool:
@@ -155,7 +156,7 @@ class Calls:
             await check_call(tool.check, arguments)
         traits = self.traits(call, facts, tool, arguments)
         await self._layers.learn(self.runtime.store, call, facts.workdir)
-        around = self._layers.around(call.run, facts.workdir)
+        around = self._layers.around(call.latest, facts.workdir)
         answer = await self._layers.answer(call, facts, traits, arguments)
         other = await changed(self.runtime, call)
         untrusted = other or await untrusted_reason(
@@ -164,24 +165,18 @@ class Calls:
         judge = partial(
             decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted
         )
-        remembered = [] if other else call.arguments["remembered"]
+        signed = self.is_signed(call, facts, tool)
+        remembered = [] if other else await remembered_rules(self.runtime, call, facts, signed=signed)
         verdict = judge(remembered)
         if verdict.decision != "ask":
             return verdict
         if call.arguments.get("approved"):
             if recorded:
-                signed = self.is_signed(call, facts, tool)
                 await check_approved(self.runtime, call, facts, arguments, signed=signed)
             return verdict.model_copy(update={"decision": "allow"})
         # A rule of an earlier job knows nothing of what this one has read.
-        kept = [] if untrusted else await self._kept_rules(facts, arguments)
+        kept = [] if untrusted else await kept_rules(self.runtime, facts, arguments, signed=signed)
         return judge([*remembered, *kept]) if kept else verdict
-
-    async def _kept_rules(self, facts: JobFacts, arguments: Arguments) -> list[str]:
-        """The rules that approvers kept for this agent's jobs here. Looked up each time: they may be taken back."""
-        kept = await self.runtime.store.read(lambda tx: tx.rules_kept(facts.agent.name, str(facts.workdir)))
-        name = digest(mask_known(canonical_json(arguments), self.runtime.secrets)) if kept else ""
-        return [rule.rule for rule in kept if rule.arguments in (None, name)]
 
     def traits(self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments) -> ToolTraits:
         """What the policy looks at."""

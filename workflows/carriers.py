@@ -21,6 +21,7 @@ from temporalio.exceptions import (
 from workflows.sending import Sending
 
 with workflow.unsafe.imports_passed_through():
+    from loom_dsl.canonical import digest
     from loom_dsl.commands import (
         ActivityDone,
         ActivityFailed,
@@ -77,6 +78,9 @@ class Carriers:
         self._slow: set[str] = set()
         self._unwanted: set[str] = set()
         self._stretches = 0
+        self._known_by = {"run": digest(f"{workflow.info().first_execution_run_id}/{machine.plan.hash}".encode())[:16]}
+        """What workers remember things of this job by, through all its runs: another job of its name, or another plan
+        after `loom.migrate`, has another one."""
 
     def run(self, command: RunActivity) -> None:
         """Run an activity. Local ones wait for `begin`, which runs those together that are there."""
@@ -102,6 +106,7 @@ class Carriers:
             "attached": self._machine.state.outbox.attached,
             "busy": bool(self._machine.side_work),
             "begin": [[command.activity, activity_argument(command, turn)] for command in waiting],
+            **self._known_by,
         }
         name = f"{turn.turn_counter if turn else 0}/~local#{self._stretches}"
         self._tasks[name] = asyncio.create_task(self._run_stretch(name, argument, [c.at for c in waiting]))
@@ -230,7 +235,7 @@ class Carriers:
     async def _attempts(self, command: RunActivity) -> Any:
         turn = self._machine.state.turn
         name = f"{turn.turn_counter if turn else 0}/{command.at}"
-        argument = activity_argument(command, turn)
+        argument = activity_argument(command, turn) | self._known_by
         size = size_of(command.arguments)
         if size > LARGEST_ARGUMENT:
             why = f"{command.activity} would be given {size} bytes, and the engine carries {LARGEST_ARGUMENT}"

@@ -279,7 +279,7 @@ async def test_a_project_that_changes_its_policy_only_adds_to_it(tmp_path: Path)
     with Store.open(tmp_path / "loom.db") as store:
 
         async def denied(layers: PolicyLayers, run: str, job: str = "j") -> list[list[str]]:
-            await layers.learn(store, Call(job, 0, "a#1", "", {}, [], (job, run)), tmp_path)
+            await layers.learn(store, Call(job, 0, "a#1", "", {}, [], latest=(job, run)), tmp_path)
             return [layer.permissions.deny for layer in layers.around((job, run), tmp_path)]
 
         one, other = PolicyLayers(ToolRegistry.load(), {}), PolicyLayers(ToolRegistry.load(), {})
