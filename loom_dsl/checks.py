@@ -8,6 +8,7 @@ from loom_dsl.checks_data import check_data, check_use
 from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
 from loom_dsl.checks_locks import check_locks
+from loom_dsl.checks_meant import check_meant
 from loom_dsl.checks_registry import check_registry
 from loom_dsl.checks_results import check_results
 from loom_dsl.checks_shapes import check_shapes
@@ -38,6 +39,7 @@ def check_graph(
         yield from check_tokens(unit)
         yield from check_data(unit, checked)
         yield from check_expressions(unit, checked)
+        yield from check_meant(unit, checked)
         yield from check_results(unit)
         yield from check_shapes(unit, checked)
         yield from check_arguments_given(unit, checked)

@@ -13,6 +13,10 @@ from loom_dsl.json_schema import describe_type, schema_at, violations
 from loom_dsl.nodes_work import Activity, AgentNode, Tool
 
 Schema = Mapping[str, Any]
+_TASKS = frozenset(
+    {"prompt", "user_prompt", "message", "messages", "user_message", "instruction", "instructions", "goal", "objective"}
+)
+"""What others call an agent's task. Not what may as well be data: `question`, `input`, `request`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ def _task(unit: Unit, key: str, node: AgentNode) -> Iterator[Finding]:
         message = f"`{key}` tells the agent `{node.agent}` nothing, and so it would fail"
         yield Finding("L153", message, unit.at(key, "agent"), "give it `with: {task: …}`")
         return
-    near = difflib.get_close_matches("task", node.with_, 1, 0.8) or [n for n in node.with_ if n.lower() == "task"]
+    named = [name for name in node.with_ if name.lower() in {"task", *_TASKS}]
+    near = difflib.get_close_matches("task", node.with_, 1, 0.8) or named
     if near:
         message = f"`{key}` gives `{near[0]}` and no `task`; the agent is told it as JSON, not as what to do"
         yield Finding("L153", message, unit.at(key, "with", near[0]), "write `task` when that is meant", True)

@@ -36,6 +36,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "L130": (ERROR, "not an expression"),
     "L131": (WARNING, "constant condition"),
     "L132": (ERROR, "condition that is no condition"),
+    "L133": (WARNING, "expression of another language"),
     "L140": (ERROR, "wait without a deadline"),
     "L141": (WARNING, "long activity without a heartbeat"),
     "L142": (ERROR, "window too large"),

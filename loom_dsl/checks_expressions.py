@@ -45,7 +45,7 @@ def check_expressions(unit: Unit, checked: Checked) -> Iterator[Finding]:
                 elif slot.place == ("map", "over"):
                     yield from _listed(unit.at(key, *place), key, reading, kinds_of(unit, checked, key, slot, reading))
                 for reference in reading.references:
-                    found = _unknown(unit, checked, slot, reference)
+                    found = unknown(unit, checked, slot, reference)
                     if found is not None:
                         yield Finding("L121", found[0], unit.at(key, *place), found[1])
 
@@ -88,7 +88,8 @@ def _secrets(unit: Unit, key: str, slot: Slot) -> Iterator[Finding]:
             yield Finding("L125", message, unit.at(key, *place), "write `${secret:NAME}`; nothing is computed from it")
 
 
-def _unknown(unit: Unit, checked: Checked, slot: Slot, reference: Reference) -> tuple[str, str] | None:
+def unknown(unit: Unit, checked: Checked, slot: Slot, reference: Reference) -> tuple[str, str] | None:
+    """What is wrong with what an expression reads there, and what to do; None when it may have a value."""
     root, *keys = reference.path
     if root in ("item", "index") and not (slot.items or checked.shipped or unit.name in checked.with_items):
         return f"`{root}` has no value here: no map or loop runs this graph", "read `input`, or run the graph by a map"

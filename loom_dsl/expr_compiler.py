@@ -205,6 +205,9 @@ class Compiler:
 
         return build
 
+    def _set(self, node: ast.Set, depth: int) -> Step:
+        raise ExpressionError("braces hold an object, {'key': value}; around a name write none", node.col_offset + 1)
+
     def _listcomp(self, node: ast.ListComp, depth: int) -> Step:
         return self._comprehension(node.elt, node.generators, depth, node.col_offset + 1)
 

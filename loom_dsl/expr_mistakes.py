@@ -35,6 +35,8 @@ _INSTEAD = {
     "??": "write `x or y`, or get(x, 'key', y), instead of `??`",
     "?": "write `a if condition else b` instead of `condition ? a : b`",
     "${": "write the expression without `${` and `}`",
+    "$.": "write a path from its root on, such as input.x or nodes.a.x, without `$.`",
+    "$": "write names without `$`",
     "`": "write text in quotes, such as 'text'",
     "AND": "write `and` instead of `AND`",
     "OR": "write `or` instead of `OR`",

@@ -71,7 +71,8 @@ class Expansion:
         result: dict[str, Json] = {}
         for key, item in node.pairs:
             if key.kind != "scalar":
-                self._refuse("L001", "a field's name must be text", key)
+                fix = 'write an expression as a text: "${input.x}", not {{input.x}}' if key.kind == "mapping" else ""
+                self._refuse("L001", "a field's name must be text", key, fix)
             if key.plain and key.text == "<<":
                 self._refuse("L001", "merge keys (`<<`) are not read", key, "write the fields out")
             name = self._text(key)

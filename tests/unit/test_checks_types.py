@@ -136,3 +136,21 @@ def test_a_count_that_begins_at_nothing_is_told(field: Any, value: str, ok: bool
     assert [one.code for one in told] == ([] if ok else ["L123"])
     if not ok:
         assert "give it a default" in told[0].fix
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"prompt": "x"}, "prompt"),
+        ({"Task": "x"}, "Task"),
+        ({"taks": "x"}, "taks"),
+        ({"instructions": "x", "rows": [1]}, "instructions"),
+        ({"task": "x", "prompt": "y"}, ""),
+        ({"question": "x"}, ""),
+        ({"input": "x", "rows": [1]}, ""),
+    ],
+)
+def test_a_task_by_another_name_is_told(given: dict[str, Any], named: str) -> None:
+    nodes = {"a": {"agent": "r", "with": given, "next": "done"}}
+    told = found(nodes, agents={"r": {"model": "m", "instructions": "x"}})
+    assert [(one.code, one.message.split("`")[3]) for one in told] == ([("L153", named)] if named else [])

@@ -90,6 +90,7 @@ def test_scalars_mean_what_json_can_say(written: str, value: object) -> None:
         (HEAD + "x: !!int '3'\n", "L001", 3, 4, "tag"),
         (HEAD + "x: &a {p: 1}\ny:\n  <<: *a\n", "L001", 5, 3, "merge keys"),
         (HEAD + "? {a: 1}\n: 2\n", "L001", 3, 3, "name must be text"),
+        (HEAD + "x: {{input.repo}}\n", "L001", 3, 5, 'write an expression as a text: "${input.x}"'),
         (HEAD + "---\na: 1\n", "L001", 3, 1, "second document"),
         (HEAD + 'x: "\\ud800"\n', "L001", 3, 4, "surrogate"),
         (HEAD + "x: 99999999999999999999\n", "L004", 3, 4, "64 bits"),
@@ -119,7 +120,7 @@ def test_a_bad_document_is_refused_with_code_and_place(
     found = refusals(text)[0]
 
     assert (found.code, found.file) == (code, "a.yaml")
-    assert words in found.message
+    assert words in str(found)
     if line:
         assert (found.line, found.column) == (line, column)
 
