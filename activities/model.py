@@ -77,8 +77,9 @@ class Model:
         """
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
-        # Before the model is asked: what a store that cannot be written to would lose is not paid for.
-        stored = await self._runtime.store.write(lambda tx: _begin(tx, call))
+        # Before the model is asked: what a store that cannot be written to would lose is not paid for. The disk is
+        # waited for once, with the answer, which lies behind this in the same log.
+        stored = await self._runtime.store.write(lambda tx: _begin(tx, call), durable=False)
         if stored is not None:
             return await self._result(facts, *stored)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
