@@ -52,7 +52,8 @@ def _task(unit: Unit, key: str, node: AgentNode) -> Iterator[Finding]:
         message = f"`{key}` tells the agent `{node.agent}` nothing, and so it would fail"
         yield Finding("L153", message, unit.at(key, "agent"), "give it `with: {task: …}`")
         return
-    named = [name for name in node.with_ if name.lower() in {"task", *_TASKS}]
+    # The nearness of two texts does not count letters that changed places.
+    named = [name for name in node.with_ if name.lower() in _TASKS or sorted(name.lower()) == sorted("task")]
     near = difflib.get_close_matches("task", node.with_, 1, 0.8) or named
     if near:
         message = f"`{key}` gives `{near[0]}` and no `task`; the agent is told it as JSON, not as what to do"
