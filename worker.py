@@ -37,6 +37,8 @@ PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "t
 BEAT = timedelta(milliseconds=500)
 MOST_DELIVERIES = 20
 """Messages that are sent to an endpoint at once."""
+LOCKED_UP_SECONDS = 60.0
+"""Seconds of one step after which a workflow counts as locked up."""
 
 
 def check_packages() -> None:
@@ -53,6 +55,19 @@ def check_packages() -> None:
                 f"the package `{package.__name__}` is taken from {place}, which is not Loom's; "
                 "install Loom into an environment of its own, or start the worker from another directory"
             )
+
+
+def patient(worker: Worker) -> Worker:
+    """Let a machine be busy: give a workflow `LOCKED_UP_SECONDS` for a step before it counts as locked up.
+
+    The SDK gives it two, and throws an exception into its thread, wherever that is. On a busy machine it may be in the
+    loop's own callbacks; then the run can never be put away, the job goes on in no worker while this one lives, and
+    this one never ends. The SDK has no option for it but the debugger's, which has all workflows wait for each other.
+    """
+    inner = getattr(worker, "_workflow_worker", None)
+    if inner is not None:
+        inner._deadlock_timeout_seconds = LOCKED_UP_SECONDS
+    return worker
 
 
 def make_worker(
@@ -76,7 +91,7 @@ def make_worker(
         max_concurrent_activities: Activities at once.
     """
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return Worker(
+    worker = Worker(
         client,
         task_queue=task_queue,
         workflows=[GraphWorkflow],
@@ -92,6 +107,7 @@ def make_worker(
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=10),
     )
+    return patient(worker)
 
 
 @asynccontextmanager
@@ -126,7 +142,7 @@ async def delivering(
 
 def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worker:
     """Build the worker that tells one endpoint."""
-    return Worker(
+    worker = Worker(
         client,
         task_queue=task_queue,
         workflows=[WebhookWorkflow],
@@ -138,6 +154,7 @@ def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worke
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=2),
     )
+    return patient(worker)
 
 
 async def serve(  # noqa: PLR0913 - the settings of a worker

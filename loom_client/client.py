@@ -122,7 +122,7 @@ class Loom:
                 raise
             written = await self.store.write(lambda tx: self._write_down(tx, chosen))
         await self._start_workflow(chosen, _first_state(by, turn=first_turn(chosen, written.entries)), written)
-        return Job(name, self.client, self.store)
+        return Job(name, self.client, self.store, self.settings.answer_seconds)
 
     async def start_graph(
         self,
@@ -162,7 +162,7 @@ class Loom:
             lambda tx: write_graph_down(tx, chosen, self.client.namespace, settings.task_queue)
         )
         await self._start_workflow(chosen, _first_state(by, input=given), written)
-        return GraphJob(name, self.client, self.store)
+        return GraphJob(name, self.client, self.store, self.settings.answer_seconds)
 
     async def settle_lost(self, job: str) -> bool:
         """Write down that a job has ended, if the server says so and nothing in the store does.
@@ -174,11 +174,11 @@ class Loom:
 
     def job(self, name: str) -> Job:
         """Give a handle on a job; nothing is checked."""
-        return Job(name, self.client, self.store)
+        return Job(name, self.client, self.store, self.settings.answer_seconds)
 
     def graph_job(self, name: str) -> GraphJob:
         """Give a handle on a job of a graph; nothing is checked."""
-        return GraphJob(name, self.client, self.store)
+        return GraphJob(name, self.client, self.store, self.settings.answer_seconds)
 
     async def find(self, name: str) -> Job:
         """Give a handle on a job that exists.

@@ -17,6 +17,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 
+from loom_client.edits import check_edit
 from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
 from loom_client.outcome import failure_of, with_whole_answer
@@ -29,8 +30,6 @@ from loom_dsl.run import ErrorInfo, RunResult
 from loom_dsl.signature import subject_of
 from loom_store.store import Store
 
-ANSWER_SECONDS = 5.0
-"""How long to wait for the workflow to confirm before a signal is sent in place of the update."""
 MOVE_SECONDS = 30.0
 """How long moving a job may take: what is in flight ends first."""
 POLL_SECONDS = 0.05
@@ -45,13 +44,19 @@ FINAL_STATES = ("completed", "failed", "aborted")
 class JobHandle:
     """What all jobs have in common: events, steering and decisions.
 
+    Args:
+        name: The job's id.
+        client: Of the server that it runs on.
+        store: The store that knows it.
+        answer_seconds: How long to wait for the workflow to confirm before a signal is sent in place of the update.
+
     Attributes:
         id: The job's id, constant over all of its Temporal runs.
     """
 
-    def __init__(self, name: str, client: Client, store: Store) -> None:
+    def __init__(self, name: str, client: Client, store: Store, answer_seconds: float) -> None:
         self.id = name
-        self._client, self._store = client, store
+        self._client, self._store, self._answer_seconds = client, store, answer_seconds
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
@@ -113,7 +118,7 @@ class JobHandle:
             NotFoundError: The server does not know the job.
         """
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self._answer_seconds):
                 answer: dict[str, Any] = await self.handle.query("loom.status")
         except (TimeoutError, WorkflowQueryFailedError):
             raise self._no_answer() from None
@@ -125,7 +130,8 @@ class JobHandle:
 
     def _no_answer(self) -> LoomError:
         return NoAnswer(
-            f"no worker answered for job {self.id} within {ANSWER_SECONDS:g} s; `loom show {self.id}` says why it waits"
+            f"no worker answered for job {self.id} within {self._answer_seconds:g} s; "
+            f"`loom show {self.id}` says why it waits"
         )
 
     async def decide(  # noqa: PLR0913 - what a decision says
@@ -147,7 +153,8 @@ class JobHandle:
             approval: Its id.
             choice: ``approve``, ``edit``, ``reject``, ``respond``, ``terminate``, or another of the request's choices.
             message: A reason; with ``respond`` what the tool would have given.
-            edited_arguments: With ``edit``: the arguments instead.
+            edited_arguments: With ``edit``: the arguments instead. They are held against the tool's schema here, and
+                validated and authorized again by the worker.
             remember: With ``approve``: ``job`` or ``rule``.
             by: Who decides.
             digest: Digest of what was looked at; another one than the request's is refused.
@@ -158,14 +165,15 @@ class JobHandle:
             ``{"verdict": …, "message": …}``; the verdict is ``recorded``, or ``unconfirmed`` when nothing confirmed it.
 
         Raises:
-            DecisionRefused: It is already decided, has expired, somebody else must decide, or the choice is not one of
-                the request's; `verdict` says which.
+            DecisionRefused: It is already decided, has expired, somebody else must decide, the choice is not one of the
+                request's, or the edited arguments do not fit; `verdict` says which.
             NotFoundError: The job or the approval is not there.
         """
         decision = {"approval_id": approval, "choice": choice, "message": message, "remember": remember, "by": by}
         decision |= {"id": secrets.token_hex(8), **({"digest": digest} if digest else {})}
         payload: dict[str, Any] = {**decision, "at": time.time()}
         if edited_arguments is not None:
+            await check_edit(self._store, approval, edited_arguments)
             payload["edited_arguments"] = edited_arguments
         if signature is not None:
             payload["signature"] = dict(signature)
@@ -201,7 +209,10 @@ class JobHandle:
             raise
 
     async def inject(self, text: str, *, when: str = "asap", by: str = "") -> dict[str, str]:
-        """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish."""
+        """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish.
+
+        `by` says who sends it; else the system's user does, as with `start`.
+        """
         name = await self._store.write(lambda tx: tx.put_blob(text.encode()))
         return await self._control("inject", by=by or user_name()[:200], ref=name, when=when)
 
@@ -254,7 +265,7 @@ class JobHandle:
         """Send as an update that is answered; without an answer in time, as a signal that is not."""
         try:
             for _ in range(20):
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(self._answer_seconds):
                     answer: dict[str, str] = await self.handle.execute_update(update, payload)
                 if answer["verdict"] != "retry":
                     return _judged(answer)

@@ -51,6 +51,8 @@ class Settings(BaseSettings):
     """Path of the store; empty means the default of the namespace."""
     connect_seconds: float = 5.0
     """How long to try to connect."""
+    answer_seconds: float = 5.0
+    """How long to wait for a worker to confirm what a job is sent; after that it is sent once more, unconfirmed."""
     tls: bool | None = None
     """Whether to speak TLS; when it says nothing, TLS is spoken if one of the following is set."""
     tls_ca: str = ""

@@ -22,7 +22,7 @@ from loom_dsl.events import EventType
 from loom_dsl.script import Script
 from tests.durability.reading import events, of
 from tests.support.external import HOLD, NAMES, REFERENCES
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import TOOLS, WorkerProcess
 from worker import make_worker
 
@@ -106,11 +106,19 @@ Opener = Callable[..., Awaitable[House]]
 
 @pytest.fixture
 async def house(request: pytest.FixtureRequest, tmp_path: Path, task_queue: str) -> AsyncIterator[Opener]:
-    """Opens a house with the steps of its model: ``await house([{"say": "hello"}], server=own_server)``."""
+    """Opens a house with the steps of its model: ``await house([{"say": "hello"}], server=own_server)``.
+
+    A worker has all the time that it needs to confirm what a job is sent; where there may be none, give
+    `answer_seconds`.
+    """
     async with AsyncExitStack() as stack:
 
         async def open_house(
-            steps: Sequence[dict[str, Any]] = (), *, server: DevServer | None = None, **script: Any
+            steps: Sequence[dict[str, Any]] = (),
+            *,
+            server: DevServer | None = None,
+            answer_seconds: float = PATIENCE,
+            **script: Any,
         ) -> House:
             served: DevServer = server or request.getfixturevalue("dev_server")
             counted = [{"usage": USAGE, **step} for step in steps]
@@ -118,7 +126,13 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, task_queue: str)
             model = FakeModel(Script.model_validate(text))
             url = await stack.enter_async_context(running(model))
             store = str(tmp_path / "loom.db")
-            settings = Settings(address=served.address, namespace="default", task_queue=task_queue, store=store)
+            settings = Settings(
+                address=served.address,
+                namespace="default",
+                task_queue=task_queue,
+                store=store,
+                answer_seconds=answer_seconds,
+            )
             loom = await stack.enter_async_context(connect(settings))
             return House(tmp_path, settings, loom, model, url)
 

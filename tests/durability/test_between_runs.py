@@ -12,10 +12,12 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from loom_dsl.compile import compile_graph
 from loom_dsl.machine_state import MachineState
 from loom_dsl.plan import ENGINE, PlanText
+from loom_dsl.turn import TurnState
 from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
 from tests.durability.reading import histories
 from tests.support.waiting import eventually
+from worker import patient
 from workflows.graph import GraphWorkflow
 
 pytestmark = pytest.mark.server
@@ -55,17 +57,19 @@ async def test_who_is_asked_besides_is_told_also_when_that_falls_due_as_the_run_
     @activity.defn(name="loom.child.prepare")
     async def prepare(envelope: dict[str, Any]) -> dict[str, Any]:
         await escalating.wait()  # the run is drained by now, and ends as soon as the child is started
-        return {"state": MachineState().to_json()}
+        turn = TurnState.initial(envelope["with"]["child"], max_iterations=1)
+        return {"state": MachineState(turn=turn).to_json()}
 
     envelope = {"engine": ENGINE, "state": MachineState().to_json(), "steps": 1}
     id = f"two-{queue}"
-    async with Worker(
+    worker = Worker(
         client,
         task_queue=queue,
         workflows=[GraphWorkflow],
         activities=[announce, prepare],
         workflow_runner=UnsandboxedWorkflowRunner(),
-    ):
+    )
+    async with patient(worker):
         job = await client.start_workflow("loom.graph", args=[envelope, PlanText(plan.text)], id=id, task_queue=queue)
 
         async def went_on() -> int:
@@ -73,7 +77,8 @@ async def test_who_is_asked_besides_is_told_also_when_that_falls_due_as_the_run_
 
         assert await eventually(went_on)
         try:
-            assert told == ["asked", "escalation"]
+            # A slow machine may have one of them told again: an activity runs at least once.
+            assert list(dict.fromkeys(told)) == ["asked", "escalation"]
         finally:
             await job.terminate()
             await client.get_workflow_handle(f"{id}.writes.1").terminate()

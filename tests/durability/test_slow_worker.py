@@ -2,14 +2,19 @@
 
 import os
 import signal
+import time
 
 import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, effects_of
 from tests.durability.test_worker_killed import calling
 from tests.support.external import BEGUN, lines
 from tests.support.waiting import eventually
+from worker import patient
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
 
@@ -45,3 +50,26 @@ async def test_what_a_stopped_worker_still_runs_is_waited_for(house: Opener, too
     assert "done: one" in told.messages[2]["content"]
     (effect,) = await opened.loom.store.read(lambda tx: tx.effects(job.id))
     assert (effect.status, effect.reconciled, effect.holder) == ("settled", None, None)
+
+
+@workflow.defn(name="test.stands_still")
+class StandsStill:
+    """A workflow on a machine that has no time for it."""
+
+    @workflow.run
+    async def run(self) -> str:
+        time.sleep(2.5)  # noqa: ASYNC251 - half a second more than the SDK gives it
+        return "done"
+
+
+async def test_a_workflow_that_a_busy_machine_lets_wait_is_not_taken_for_locked_up(
+    temporal_client: Client, task_queue: str
+) -> None:
+    worker = Worker(
+        temporal_client, task_queue=task_queue, workflows=[StandsStill], workflow_runner=UnsandboxedWorkflowRunner()
+    )
+    async with patient(worker):
+        job = await temporal_client.start_workflow(StandsStill.run, id=task_queue, task_queue=task_queue)
+        assert await job.result() == "done"
+    events = (await job.fetch_history()).events
+    assert not [event for event in events if event.HasField("workflow_task_failed_event_attributes")]

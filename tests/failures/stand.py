@@ -176,7 +176,11 @@ async def standing(
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(running(model))
         settings = Settings(
-            address=server.address, namespace="default", task_queue=task_queue, store=str(folder / "loom.db")
+            address=server.address,
+            namespace="default",
+            task_queue=task_queue,
+            store=str(folder / "loom.db"),
+            answer_seconds=PATIENCE,
         )
         loom = await stack.enter_async_context(connect(settings))
         stand = Stand(folder, loom, model, url)
