@@ -4,19 +4,18 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import temporalio.service
-from temporalio.client import Client, WorkflowExecutionDescription
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.client import Client
 
 from activities.project_notes import project_context
+from loom_client.forking import read_fork
 from loom_client.graph_job import GraphJob
 from loom_client.graph_plan import plan_of
 from loom_client.graph_submission import GraphSubmission, write_graph_down
-from loom_client.job import Job
-from loom_client.lost import is_running, settle_lost
+from loom_client.job import Job, JobHandle
+from loom_client.launching import ORIGIN, WORKFLOW, check_free, launch
+from loom_client.lost import settle_lost
 from loom_client.schedules import Schedules
 from loom_client.settings import Settings
 from loom_client.submission import (
@@ -24,6 +23,7 @@ from loom_client.submission import (
     Written,
     check_tools,
     first_turn,
+    fork_of,
     merge,
     working_directory,
     write_down,
@@ -31,21 +31,15 @@ from loom_client.submission import (
 from loom_client.user import user_name
 from loom_dsl.agent import Agent
 from loom_dsl.compile import compile_agent
-from loom_dsl.errors import ConfigurationError, ConflictError, JobExists, NotFoundError, SessionBusy, UserError
+from loom_dsl.errors import NotFoundError, SessionBusy, UserError
 from loom_dsl.graph import Graph
 from loom_dsl.graph_input import checked_input
 from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import ENGINE, Plan, PlanText
-from loom_dsl.run import ErrorInfo, GraphResult, RunInput, RunResult, check_id
+from loom_dsl.plan import Plan
+from loom_dsl.run import RunInput, check_id
 from loom_dsl.turn import TurnState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
-
-WORKFLOW = "loom.graph"
-_AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
-Starting = Submission | GraphSubmission
-ORIGIN = "loom.origin"
-"""Memo of a job's workflow: which store's job it is."""
 
 __all__ = ["ORIGIN", "WORKFLOW", "Loom", "check_tools", "merge", "project_context", "working_directory"]
 
@@ -113,16 +107,50 @@ class Loom:
             steps=steps,
             context=project_context(place),
         )
-        if (job or run.run_id) and await self.store.read(lambda tx: tx.job(name)) is None:
-            await self._check_free(name)
-        try:
-            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
-        except SessionBusy as busy:
-            if not await self.settle_lost(busy.holder):
-                raise
-            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
-        await self._start_workflow(chosen, _first_state(by, turn=first_turn(chosen, written.entries)), written)
-        return Job(name, self.client, self.store, self.settings.answer_seconds)
+        return await self._start(chosen, by, named=bool(job or run.run_id))
+
+    async def fork(  # noqa: PLR0913 - what a fork is started with
+        self,
+        parent: JobHandle | str,
+        turn: int,
+        task: str = "",
+        *,
+        workdir: str | Path | None = None,
+        job: str | None = None,
+        agent: Agent | None = None,
+        turns: Plan | Graph | str | Path | None = None,
+        model: str | None = None,
+        by: str = "",
+    ) -> Job:
+        """Start a job that goes on from a turn of another one. The same id again is the same job.
+
+        What that job did up to the turn is in the conversation and is not done again. Files are not taken back.
+
+        Args:
+            parent: The other job, or its id; only this store must know it.
+            turn: How many of its turns the new job has; 0: only its task.
+            task: What to do now; may be left out where the agent had not finished.
+            workdir: Directory that file tools are confined to; that of the other job when absent.
+            job: The new job's id; a fresh one when absent.
+            agent: In place of the other job's agent, which has the policy of its project as it was then.
+            turns: The graph of that agent's turns; the agent's `turn`, a file, when absent.
+            model: In place of the agent's.
+            by: Who starts it, for approvals that need four eyes; the user of this process when absent.
+
+        Raises:
+            ConflictError: The id is taken by another job, here or on the server.
+            NotFoundError: There is no such job to fork.
+            UserError: It is a graph's, has not finished so many turns, or nobody says what to do next.
+        """
+        check_id("job", job)
+        name = (await self.find(parent)).id if isinstance(parent, str) else parent.id
+        found = await self.store.read(lambda tx: read_fork(tx, name, turn))
+        if agent is not None:
+            found = found.redefined(agent, plan_of(turns or Path(agent.turn)) if turns or agent.turn else None)
+        if model is not None:
+            found = found.with_model(model)
+        chosen = fork_of(found, job or f"job-{secrets.token_hex(5)}", task, working_directory(workdir or found.workdir))
+        return await self._start(chosen, by, named=bool(job))
 
     async def start_graph(
         self,
@@ -156,12 +184,12 @@ class Loom:
         name = job or f"job-{secrets.token_hex(5)}"
         chosen = GraphSubmission(name, f"s-{name}", plan, given, str(place), steps)
         if job and await self.store.read(lambda tx: tx.job(name)) is None:
-            await self._check_free(name)
+            await check_free(self.client, name)
         settings = self.settings
         written = await self.store.write(
             lambda tx: write_graph_down(tx, chosen, self.client.namespace, settings.task_queue)
         )
-        await self._start_workflow(chosen, _first_state(by, input=given), written)
+        await self._launch(chosen, _first_state(by, input=given), written)
         return GraphJob(name, self.client, self.store, self.settings.answer_seconds)
 
     async def settle_lost(self, job: str) -> bool:
@@ -218,75 +246,25 @@ class Loom:
         limit = time.time() - 70
         return any(poller.last_access_time.ToSeconds() > limit for poller in answer.pollers)
 
+    async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
+        """Write an agent's job down, and start it."""
+        if named and await self.store.read(lambda tx: tx.job(chosen.job)) is None:
+            await check_free(self.client, chosen.job)
+        try:
+            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
+        except SessionBusy as busy:
+            if not await self.settle_lost(busy.holder):
+                raise
+            written = await self.store.write(lambda tx: self._write_down(tx, chosen))
+        await self._launch(chosen, _first_state(by, turn=first_turn(chosen, written.entries)), written)
+        return self.job(chosen.job)
+
     def _write_down(self, tx: Transaction, start: Submission) -> Written:
         return write_down(tx, start, self.client.namespace, self.settings.task_queue)
 
-    async def _start_workflow(self, start: Starting, state: MachineState, written: Written) -> None:
-        envelope: dict[str, Any] = {"engine": ENGINE, "state": state.to_json()}
-        if start.plan.agents or not start.plan.agent:
-            envelope["key"] = secrets.token_hex(16)  # by which it knows reports of jobs below it
-        if start.steps:
-            envelope["steps"] = start.steps
-        try:
-            await self.client.start_workflow(
-                WORKFLOW,
-                args=[envelope, PlanText(start.plan.text)],
-                id=start.job,
-                task_queue=self.settings.task_queue,
-                memo={ORIGIN: written.origin},
-                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            )
-        except WorkflowAlreadyStartedError:
-            await self._join(start, written)
-        except temporalio.service.RPCError as error:
-            raise _not_taken(error) from None
-
-    async def _join(self, start: Starting, written: Written) -> None:
-        """Go on with the job that runs under this id, if it is this very one."""
-        described = await self.client.get_workflow_handle(start.job).describe()
-        if (await described.memo()).get(ORIGIN) == written.origin:
-            if is_running(described):
-                return
-            await self.settle_lost(start.job)
-        else:  # somebody was quicker than we between our look and our start
-            await self.store.write(lambda tx: _give_up(tx, start))
-        _taken(start.job, described)
-
-    async def _check_free(self, name: str) -> None:
-        """Look for a job of this id that this store does not know, before anything is written."""
-        try:
-            described = await self.client.get_workflow_handle(name).describe()
-        except temporalio.service.RPCError as error:
-            if error.status is temporalio.service.RPCStatusCode.NOT_FOUND:
-                return
-            raise _not_taken(error) from None
-        _taken(name, described)
+    async def _launch(self, start: Submission | GraphSubmission, state: MachineState, written: Written) -> None:
+        await launch(self.client, self.store, self.settings.task_queue, start, state, written)
 
 
 def _first_state(by: str, **fields: Any) -> MachineState:
     return MachineState(starter=(by or user_name())[:200], **fields)
-
-
-def _not_taken(error: temporalio.service.RPCError) -> UserError:
-    kind = ConfigurationError if error.status in _AWAY else UserError
-    return kind(f"the server does not take the job: {error.message}")
-
-
-def _taken(name: str, described: WorkflowExecutionDescription) -> NoReturn:
-    if not is_running(described):
-        raise ConflictError(f"job {name!r} has ended on the server; take another id")
-    raise JobExists(
-        f"job {name!r} runs on the server already, and it is not this store's: another store has started it, or "
-        "another program; take another id"
-    )
-
-
-def _give_up(tx: Transaction, start: Starting) -> None:
-    error = ErrorInfo(code=JobExists.code, message="the id was taken on the server; this job was never started")
-    result: RunResult | GraphResult = RunResult(
-        session_id=start.session, run_id=start.job, status="failed", error=error
-    )
-    if isinstance(start, GraphSubmission):
-        result = GraphResult(job=start.job, status="failed", error=error)
-    tx.update_job(start.job, status="failed", ended_at=time.time(), result=result.model_dump(mode="json"))
