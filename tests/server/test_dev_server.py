@@ -1,8 +1,8 @@
 import asyncio
+import http.client
 import json
 import socket
 import sys
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from loom_client.dev_file import DevServerSettings
 from loom_client.dev_server import DevServer
 from loom_dsl.errors import ConfigurationError
+from tests.support.processes import gone
 from tests.support.server import server_processes, small_server
 from tests.support.waiting import PATIENCE, eventually
 
@@ -68,7 +69,7 @@ async def test_the_http_api_and_the_console_answer_at_their_addresses(tmp_path: 
         def page() -> bool:
             try:
                 return b"<html" in fetched(server.ui_url or "").lower()
-            except urllib.error.URLError:
+            except (OSError, http.client.HTTPException):
                 return False
 
         # The console comes up on its own, a moment after the server.
@@ -191,14 +192,14 @@ async def test_no_server_outlives_a_starter_that_is_killed(tmp_path: Path) -> No
     finally:
         starter.kill()
         await starter.communicate()
-    await eventually(lambda: not any(process.is_running() for process in family))
+    await eventually(lambda: all(map(gone, family)))
 
 
 @pytest.mark.crash
 async def test_no_server_outlives_a_killed_guardian(own_server: DevServer) -> None:
     guardian, temporal = server_processes(own_server)
     guardian.kill()
-    await eventually(lambda: not temporal.is_running() or temporal.status() == psutil.STATUS_ZOMBIE)
+    await eventually(lambda: gone(temporal))
 
 
 def test_settings_are_those_of_the_dev_file() -> None:

@@ -50,7 +50,7 @@ async def queue_up(
 ) -> tuple[Gate, asyncio.Future[str], list[asyncio.Task[Any]]]:
     gate = Gate(store)
     first = asyncio.ensure_future(store.write(gate))
-    await asyncio.to_thread(gate.entered.wait, 20)
+    assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
     tasks = [asyncio.ensure_future(store.write(work)) for work in works]
     await asyncio.sleep(0)
     return gate, first, tasks
@@ -123,7 +123,7 @@ async def test_a_cancelled_write_that_has_begun_runs_to_its_end(store: Store) ->
         tell(tx, "second half")
 
     task = asyncio.ensure_future(store.write(work))
-    await asyncio.to_thread(started.wait, 20)
+    assert await asyncio.to_thread(started.wait, PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -161,7 +161,7 @@ async def test_a_read_sees_one_moment(store: Store) -> None:
 
     def read_twice(tx: Transaction) -> tuple[int, int]:
         first = tx.last_offset("j")
-        asyncio.run_coroutine_threadsafe(store.write(lambda tx: tell(tx, "b")), loop).result(20)
+        asyncio.run_coroutine_threadsafe(store.write(lambda tx: tell(tx, "b")), loop).result(PATIENCE)
         return first, tx.last_offset("j")
 
     assert await store.read(read_twice) == (1, 1)

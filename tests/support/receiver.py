@@ -1,7 +1,9 @@
 """An endpoint of webhooks on loopback that can be down, refuse, or keep a sender waiting."""
 
 import json
+import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,7 +42,7 @@ class Receiver:
     """An endpoint.
 
     Attributes:
-        port: Where it listens, also when it does so again.
+        port: Where it listens, also when it does so again; nobody else gets it in between.
         status: Gives the status for what an endpoint is told.
         answer_headers: More headers of its answers.
         seen: Every request that was answered.
@@ -53,6 +55,13 @@ class Receiver:
     seen: list[Received] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
+    _kept: socket.socket = field(default_factory=socket.socket)
+
+    def __post_init__(self) -> None:
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", self.port))  # and never listened on: nobody answers
+        self.port = self._kept.getsockname()[1]
+        weakref.finalize(self, self._kept.close)
 
     @property
     def url(self) -> str:
@@ -86,7 +95,6 @@ class Receiver:
                 pass
 
         with _Server(("127.0.0.1", self.port), Handler) as server:
-            self.port = server.server_address[1]
             thread = threading.Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
             try:
@@ -99,6 +107,7 @@ class Receiver:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    allow_reuse_port = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: senders are killed."""

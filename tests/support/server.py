@@ -1,6 +1,7 @@
 """Real Temporal servers for tests."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import psutil
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from loom_client.dev_server import DevServer
 from tests.support.waiting import eventually
@@ -27,7 +29,12 @@ def small_server(folder: Path, **options: Any) -> DevServer:
 def server_processes(server: DevServer) -> list[psutil.Process]:
     """The living processes of a server: its guardian and the Temporal CLI itself, in this order."""
     argument = f"--db-filename={server.db}"
-    return [process for process in psutil.Process().children(recursive=True) if argument in process.cmdline()]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # another one, that ends just now
+            if argument in process.cmdline():
+                found.append(process)
+    return found
 
 
 def run_apart(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -50,4 +57,9 @@ async def create_namespace(client: Client, retention: timedelta = timedelta(days
 
 async def _serves(address: str, namespace: str) -> bool:
     client = await Client.connect(address, namespace=namespace)
-    return (await client.count_workflows("WorkflowId = 'none'")).count == 0
+    try:
+        return (await client.count_workflows("WorkflowId = 'none'")).count == 0
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:  # the server looks for new ones now and then
+            raise
+        return False

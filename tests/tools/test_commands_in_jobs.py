@@ -121,7 +121,7 @@ async def test_an_abort_ends_the_command_and_what_it_started(stand: Stand) -> No
         return any(data["content"] == "on\n" for data in of(await events(job), EventType.PROGRESS))
 
     await eventually(on)
-    assert len(sleeping()) == 2
+    await eventually(lambda: len(sleeping()) == 2)
     await job.abort("enough")
     await eventually(lambda: sleeping() == [])
     assert (await job.result()).status == "aborted"

@@ -31,6 +31,7 @@ from loom_dsl.mcp import is_named, plain_schema, split_reference
 from loom_dsl.mcp_settings import read_mcp_settings
 from loom_dsl.tools import Risk, Tool, ToolContext, validate_arguments
 from tests.support import mcp_server
+from tests.support.processes import gone
 from tests.support.waiting import PATIENCE, eventually, longer
 
 PROGRAM = str(mcp_server.__file__)
@@ -76,9 +77,9 @@ def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
 
 
-def gone(pid: int) -> bool:
+def ended(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return gone(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return True
 
@@ -98,7 +99,7 @@ async def test_tools_of_a_server_are_called_and_their_results_read(tmp_path: Pat
         assert len(pids(tmp_path)) == 1  # one process for all calls
         with pytest.raises(ToolUnavailable, match="has no tool 'mcp__small__other'; it has: mcp__small__note"):
             await found(servers, "other")
-    await eventually(lambda: gone(pids(tmp_path)[0]))
+    await eventually(lambda: ended(pids(tmp_path)[0]))
 
 
 async def test_a_server_gets_a_clean_environment_with_the_secrets_that_it_names(
@@ -149,7 +150,7 @@ async def test_a_server_that_hangs_is_ended_with_its_children_and_started_again(
             await hang
         assert (await called(await found(servers, "note"), tmp_path, line="again")).text == "noted 'again'"
         child = int((tmp_path / "child").read_text())
-        await eventually(lambda: gone(pids(tmp_path)[0]) and gone(child))
+        await eventually(lambda: ended(pids(tmp_path)[0]) and ended(child))
 
 
 HOLDS_ONE = """
@@ -177,7 +178,7 @@ async def test_a_server_and_its_children_end_when_the_worker_is_killed(tmp_path:
     finally:
         worker.kill()
         worker.wait()
-    await eventually(lambda: gone(pids(tmp_path)[0]) and gone(int(child.read_text())))
+    await eventually(lambda: ended(pids(tmp_path)[0]) and ended(int(child.read_text())))
 
 
 async def test_a_tool_whose_description_changed_is_not_called(tmp_path: Path) -> None:

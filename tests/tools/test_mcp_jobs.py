@@ -17,7 +17,7 @@ from loom_client.dev_server import DevServer
 from loom_dsl.events import EventType
 from tests.failures.stand import Stand, serving, standing
 from tests.failures.test_jobs import asked
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 from tests.tools.test_mcp import NO_SECRETS, settings, written
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
@@ -81,6 +81,7 @@ async def stand(dev_server: DevServer, folder: Path) -> AsyncIterator[Stand]:
 
 
 async def test_an_agent_calls_a_tool_of_a_server_after_it_was_approved(stand: Stand, folder: Path) -> None:
+    (folder / "effects").unlink(missing_ok=True)
     job = await stand.start("approved", agent={"tools": ["mcp__small__note"], "permissions": {}})
     approval = await asked(stand, job.id)
     await job.decide(approval, "approve", by="me")
@@ -97,14 +98,19 @@ async def test_a_tool_that_changed_in_a_job_asks_again_although_a_rule_allows_it
     # What the user's words name runs also after untrusted content was read, so only the change asks here.
     allowed = {"tools": ["mcp__small__*"], "permissions": {"allow": ["mcp__small__note", "mcp__small__change"]}}
     job = await stand.start("changed", agent=allowed)
-    rows = []
-    for _ in range(2):  # the call without arguments names nothing that the user named
-        approval = await asked(stand, job.id)
-        rows += [row for row in await stand.loom.approvals(job.id) if row["id"] == approval]
-        await job.decide(approval, "approve", by="me", remember="job")
+    rows: dict[str, dict[str, Any]] = {}
+
+    async def more() -> bool:  # a decision is written down a moment after it was taken
+        for row in await stand.loom.approvals(job.id):
+            if row["id"] not in rows:
+                rows[row["id"]] = row
+                await job.decide(row["id"], "approve", by="me", remember="job")
+        return len(rows) == 2  # the call without arguments names nothing that the user named
+
+    await eventually(more)
     found = await stand.unharmed(job)
-    assert [row["tool"] for row in rows] == ["mcp__small__change", "mcp__small__note"]
-    assert "its server describes it otherwise than when this job first saw it" in rows[1]["reason"]
+    assert [row["tool"] for row in rows.values()] == ["mcp__small__change", "mcp__small__note"]
+    assert "its server describes it otherwise than when this job first saw it" in list(rows.values())[1]["reason"]
     assert (folder / "effects").read_text() == "changed\ncase\n"
     assert found.result.answer == "done"
 

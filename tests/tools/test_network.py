@@ -18,6 +18,7 @@ from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, Too
 from loom_dsl.tool_services import ToolServices
 from loom_dsl.tools import ToolContext, validate_arguments
 from tests.support.echo_server import EchoServer, echo_server
+from tests.support.waiting import PATIENCE
 
 TOKEN = "token-of-the-shop-0815"
 Ask = Callable[..., str]
@@ -122,7 +123,7 @@ def test_an_address_that_leads_elsewhere_than_it_says_is_refused(ask: Ask, url: 
 
 def test_every_address_of_a_name_is_checked_and_the_checked_one_is_connected_to(server: EchoServer) -> None:
     answers = iter([["93.184.216.34", "127.0.0.1"], ["127.0.0.1"]])
-    backend = CheckedBackend(time.monotonic() + 5, frozenset(), lambda host, port: next(answers))
+    backend = CheckedBackend(time.monotonic() + PATIENCE, frozenset(), lambda host, port: next(answers))
     with pytest.raises(PermissionDenied, match=r"rebind\.example is at 127\.0\.0\.1"):
         backend.connect_tcp("rebind.example", server.port)
     looked_up = []
@@ -131,10 +132,12 @@ def test_every_address_of_a_name_is_checked_and_the_checked_one_is_connected_to(
         looked_up.append(host)
         return ["127.0.0.1"]
 
-    allowed = CheckedBackend(time.monotonic() + 5, frozenset({f"shop.internal:{server.port}"}), once)
+    allowed = CheckedBackend(time.monotonic() + PATIENCE, frozenset({f"shop.internal:{server.port}"}), once)
     allowed.connect_tcp("shop.internal", server.port).close()
     assert looked_up == ["shop.internal"]
-    metadata = CheckedBackend(time.monotonic() + 5, frozenset({"meta:80"}), lambda host, port: ["169.254.169.254"])
+    metadata = CheckedBackend(
+        time.monotonic() + PATIENCE, frozenset({"meta:80"}), lambda host, port: ["169.254.169.254"]
+    )
     with pytest.raises(PermissionDenied):
         metadata.connect_tcp("meta", 80)
 

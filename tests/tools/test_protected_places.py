@@ -17,7 +17,7 @@ from activities.confine.setting import lacking, order_of
 from loom_client.doctor.check import Status
 from loom_client.doctor.confinement import without_namespaces
 from loom_dsl.errors import PermissionDenied, ToolError
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, longer, until
 from tests.tools.escapes import REPOSITORY, SECRET, SECRETS
 from tests.tools.test_confinement import PYTHON, Place
 
@@ -135,7 +135,7 @@ def test_keys_and_settings_are_not_written_and_others_are_as_always(keys: Place)
 def test_the_operator_may_show_files_that_only_look_like_keys(keys: Place) -> None:
     environment = {**os.environ, "HOME": str(keys.home), "LOOM_CONFINEMENT_SHOW": "settings/*.pem:keys/**"}
     argv = ["/bin/bash", "-c", "cat settings/deploy.pem keys/id_rsa; cat settings/.env.local"]
-    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=5)
+    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=PATIENCE)
     assert ended.output.startswith(KEY + KEY)
     assert "denied" in ended.output[len(KEY) * 2 :]
 
@@ -207,7 +207,10 @@ def test_a_command_ends_what_it_removed_also_when_it_is_stopped(project: Place) 
     if not project.means.namespaces:
         pytest.skip("there it does not appear at all")
     made = project.work / ".git" / "commondir"
-    ended = project.run("echo ../evil > .git/commondir; echo on; sleep 60", timeout=1)
+    for seconds in longer(1.0):
+        ended = project.run("echo ../evil > .git/commondir; echo on; sleep 600", timeout=seconds)
+        if ended.output:
+            break
     assert (ended.output, ended.stopped) == ("on\n", "timeout")
     until(lambda: not made.exists())
 
@@ -227,7 +230,7 @@ def test_a_link_that_cannot_be_protected_refuses_commands(project: Place, name: 
 def test_best_effort_leaves_the_directory_whole_where_there_are_no_namespaces(keys: Place) -> None:
     environment = {**os.environ, "HOME": str(keys.home), "LOOM_CONFINEMENT": "best_effort"}
     argv = ["/bin/bash", "-c", "echo x > new; cat .env"]
-    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=5)
+    ended = run_confined(order_of(argv, keys.work, keys.means, environment, cpu=5), timeout=PATIENCE)
     assert (keys.work / "new").exists()
     assert (SECRET in ended.output) is not keys.means.namespaces
 

@@ -213,5 +213,5 @@ def test_a_search_leaves_no_process_and_no_descriptor(call: Call, tree: Path, be
         call("grep", pattern="class")
         with pytest.raises(ToolError):
             call("grep", pattern="(")
-    assert len(os.listdir("/dev/fd")) == open_files
+    assert len(os.listdir("/dev/fd")) <= open_files  # other tests' connections may be closed meanwhile
     assert children(before) == []

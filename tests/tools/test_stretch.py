@@ -116,7 +116,7 @@ async def test_what_another_attempt_may_mend_is_left_to_the_workflow(error: Exce
 
 async def test_what_takes_too_long_is_ended_and_told_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = asyncio.Event()
-    monkeypatch.setattr(stretch, "LONGEST", 0.05)
+    monkeypatch.setattr(stretch, "LONGEST", 0.5)
 
     async def slow(argument: dict[str, Any]) -> None:
         try:

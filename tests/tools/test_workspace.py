@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from activities.listing import Entry
 from activities.openat import native_support
 from activities.workspace import Workspace
 from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, ToolError
+from tests.support.waiting import PATIENCE
 
 WAYS = [
     pytest.param(True, marks=pytest.mark.skipif(not native_support(), reason="no openat2 here"), id="openat2"),
@@ -257,7 +259,7 @@ def test_a_deep_tree_is_walked_without_running_out_of_anything(tmp_path: Path) -
     before = len(os.listdir("/dev/fd"))
     with Workspace(tmp_path) as space:
         assert [entry.path for entry in space.walk() if entry.kind == "file"] == ["d/" * 300 + "leaf"]
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # other tests' connections may be closed meanwhile
 
 
 def test_no_working_directory_is_a_configuration_error(tmp_path: Path) -> None:
@@ -290,9 +292,11 @@ def test_a_directory_that_turns_into_a_link_and_back_never_lets_anything_through
 
     swapper = threading.Thread(target=swap)
     swapper.start()
-    outcomes = Counter[str]()
+    outcomes, end = Counter[str](), time.monotonic() + PATIENCE
     try:
-        for turn in range(1500):
+        for turn in itertools.count():
+            if turn >= 1500 and (swapped(outcomes) or time.monotonic() > end):  # a busy machine may let one thread wait
+                break
             try:
                 if turn % 3 == 0:
                     write(space, "swap/f", "inside, too")
@@ -303,10 +307,14 @@ def test_a_directory_that_turns_into_a_link_and_back_never_lets_anything_through
         stop.set()
         swapper.join()
     assert set(outcomes) <= {"inside", "inside, too", "permission_denied", "tool_error"}
-    assert outcomes["permission_denied"] > 0
-    assert outcomes["inside"] + outcomes["inside, too"] > 0
+    assert swapped(outcomes), outcomes
     assert (outside / "f").read_text() == "secret"
     assert sorted(os.listdir(outside)) == ["f", "secret.txt"]
+
+
+def swapped(outcomes: Counter[str]) -> bool:
+    """Whether both were met: the directory, and the link."""
+    return outcomes["permission_denied"] > 0 and outcomes["inside"] + outcomes["inside, too"] > 0
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
