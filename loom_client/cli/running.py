@@ -1,4 +1,4 @@
-"""``loom run``, ``watch``, ``result`` and ``wait``."""
+"""``loom run``, ``fork``, ``watch``, ``result`` and ``wait``."""
 
 import json
 import os
@@ -17,12 +17,14 @@ from loom_client.cli.options import (
     Json,
     Mode,
     Namespace,
+    Place,
     States,
     StorePath,
     TaskQueue,
     Tools,
     Values,
     Workdir,
+    placed,
     settings_of,
     user_name,
 )
@@ -31,10 +33,14 @@ if TYPE_CHECKING:
     from loom_client.cli.follow import Ended
     from loom_client.client import Loom
 
+Detach = Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask here about approvals.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("run", help="Start a job and show it until it ends.")(run)
+    app.command("fork", help="Start a job that goes on from a turn of another one, and show it until it ends.")(fork)
     app.command("watch", help="Show a job from its beginning, or from an offset, until it ends.")(watch)
     app.command("result", help="Wait until a job has ended, and print its answer.")(result)
     app.command("wait", help="The same as `loom result`.")(result)
@@ -49,7 +55,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     values: Values = None,
     input_file: InputFile = None,
     workdir: Workdir = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")] = False,
+    detach: Detach = False,
     job: Annotated[str | None, typer.Option(help="The job's id; the same id again is the same job.")] = None,
     session: Annotated[str | None, typer.Option(help="Conversation to go on with.")] = None,
     model: Annotated[str | None, typer.Option(help="Use this model in place of the file's.")] = None,
@@ -58,7 +64,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     tools: Tools = None,
     states: States = False,
     as_json: Json = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Do not ask here about approvals.")] = False,
+    no_input: NoInput = False,
     address: Address = None,
     namespace: Namespace = None,
     task_queue: TaskQueue = None,
@@ -68,7 +74,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     from loom_client.cli.graphs import GraphRequest, is_graph, load_graph, needed, refuse_for_graphs, start_graph
     from loom_client.cli.opening import opened
     from loom_client.cli.rights import check_start
-    from loom_client.cli.starting import Request, announce_worker, load, start
+    from loom_client.cli.starting import Request, load, start
 
     settings = settings_of(address, namespace, task_queue, store)
     begin: Callable[[Loom], Awaitable[str]]
@@ -95,13 +101,42 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
         begin = partial(start, request=request, agent=definition, task=text)
     async with opened(settings, create=True) as loom:
         name = await begin(loom)
-        await announce_worker(loom, name)
-        if detach:
-            print(json.dumps({"job": name}) if as_json else name, flush=True)
-            if not as_json:
-                say(f"see it with `loom watch {name}`")
-            return DONE
-        return await _follow(loom, name, as_json=as_json, states=states, ask=not (no_input or as_json))
+        return await _begun(loom, name, detach=detach, as_json=as_json, states=states, ask=not no_input)
+
+
+@guarded
+@placed
+async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    job: JobName,
+    task: Annotated[
+        str | None, typer.Argument(help="What to do now; - reads it from standard input.", metavar="[TASK]")
+    ] = None,
+    turn: Annotated[int, typer.Option(min=0, help="The last turn that is kept; 0 keeps only the task.")] = ...,  # type: ignore[assignment]
+    workdir: Annotated[Path | None, typer.Option(help="Directory of file tools; the job's own by default.")] = None,
+    detach: Detach = False,
+    new: Annotated[str | None, typer.Option("--job", help="The new job's id; the same id is the same job.")] = None,
+    agent: Annotated[Path | None, typer.Option(help="Go on with this file's agent.", metavar="FILE.yaml")] = None,
+    model: Annotated[str | None, typer.Option(help="Use this model in place of the agent's.")] = None,
+    tools: Tools = None,
+    states: States = False,
+    as_json: Json = False,
+    no_input: NoInput = False,
+    *,
+    place: Place,
+) -> int:
+    """Fork a job and follow the new one."""
+    from loom_client.cli.opening import find_job, opened
+    from loom_client.cli.rights import check_start
+    from loom_client.cli.starting import ForkRequest, check_id, load_definition, read_task, start_fork
+
+    check_id("--job", new)
+    request = ForkRequest(job, turn, "" if task is None else read_task(task), workdir, new, agent, model)
+    definition = None if agent is None else load_definition(agent, model, tuple(tools or ()))
+    async with opened(settings_of(*place)) as loom:
+        row = await find_job(loom.store, job)
+        check_start(definition.name if definition else row["agent"])
+        name = await start_fork(loom, request, definition)
+        return await _begun(loom, name, detach=detach, as_json=as_json, states=states, ask=not no_input)
 
 
 @guarded
@@ -150,6 +185,19 @@ async def result(
             await announce_worker(loom, job)
         ended, _ = await final_result(loom, job)
         return _print_result(job, ended, as_json)
+
+
+async def _begun(loom: "Loom", name: str, *, detach: bool, as_json: bool, states: bool, ask: bool) -> int:
+    """Show a job that was just started, or only tell its id."""
+    from loom_client.cli.starting import announce_worker
+
+    await announce_worker(loom, name)
+    if not detach:
+        return await _follow(loom, name, as_json=as_json, states=states, ask=ask and not as_json)
+    print(json.dumps({"job": name}) if as_json else name, flush=True)
+    if not as_json:
+        say(f"see it with `loom watch {name}`")
+    return DONE
 
 
 async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, states: bool, ask: bool) -> int:

@@ -43,6 +43,27 @@ class Request:
     mode: Mode | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """What `loom fork` was told.
+
+    Attributes:
+        parent: The job that is forked.
+        turn: How many of its turns the new one has.
+        task: What to do now; may be empty.
+        job: The new job's id.
+        agent: The file of another agent that goes on.
+    """
+
+    parent: str
+    turn: int
+    task: str
+    workdir: Path | None = None
+    job: str | None = None
+    agent: Path | None = None
+    model: str | None = None
+
+
 def load(request: Request) -> tuple[Agent, str]:
     """Read the agent's file and the task, and look its tools up.
 
@@ -50,23 +71,38 @@ def load(request: Request) -> tuple[Agent, str]:
         UserError: Something is wrong with one of them; says what, and where.
     """
     for option, name in (("--job", request.job), ("--session", request.session)):
-        _check_id(option, name)
-    agent = load_agent(
-        _read_file(request.agent),
-        str(request.agent),
-        os.environ,
-        {"model": request.model} if request.model is not None else None,
-    )
+        check_id(option, name)
+    agent = load_definition(request.agent, request.model, request.tools)
     if request.mode is not None:
         permissions = agent.permissions.model_copy(update={"mode": request.mode})
         agent = agent.model_copy(update={"permissions": permissions})
-    check_tools(agent, _resolver(request.tools))
     for found in rule_findings(agent):
         say(f"warning: {found.message}{f' ({found.fix})' if found.fix else ''}")
-    task = _read_input() if request.task == "-" else request.task
-    if not task.strip():
+    return agent, read_task(request.task)
+
+
+def load_definition(path: Path, model: str | None, tools: tuple[str, ...]) -> Agent:
+    """Read an agent's file, with another model if one is named, and look its tools up.
+
+    Raises:
+        UserError: Something is wrong with it; says what, and where.
+    """
+    given = {"model": model} if model is not None else None
+    agent = load_agent(_read_file(path), str(path), os.environ, given)
+    check_tools(agent, _resolver(tools))
+    return agent
+
+
+def read_task(task: str) -> str:
+    """Give the task; ``-`` stands for standard input.
+
+    Raises:
+        UserError: It is empty, or cannot be read.
+    """
+    text = _read_input() if task == "-" else task
+    if not text.strip():
         raise UserError("the task is empty; say what the agent is to do")
-    return agent, task
+    return text
 
 
 async def start(loom: Loom, request: Request, agent: Agent, task: str) -> str:
@@ -85,6 +121,38 @@ async def start(loom: Loom, request: Request, agent: Agent, task: str) -> str:
         await loom.start(agent, run, workdir=request.workdir, job=name, session=request.session, turn=turn)
     except JobExists as error:
         raise told_of_other(error, name) from None
+    return name
+
+
+async def start_fork(loom: Loom, request: ForkRequest, agent: Agent | None) -> str:
+    """Start the job that goes on from another one's turn, or find it; its id.
+
+    Raises:
+        UserError: It cannot be started.
+    """
+    name = request.job or f"job-{secrets.token_hex(5)}"
+    if request.job is not None:
+        await refuse_ended(loom.store, name, "answer")
+    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
+    turns = request.agent.parent / agent.turn if request.agent and agent and agent.turn else None
+    try:
+        await loom.fork(
+            request.parent,
+            request.turn,
+            request.task,
+            workdir=request.workdir,
+            job=name,
+            agent=agent,
+            turns=turns,
+            model=request.model,
+        )
+    except JobExists as error:
+        raise told_of_other(error, name) from None
+    row = await loom.store.read(lambda tx: tx.job(name)) or {}
+    say(
+        f"job {name} goes on from turn {request.turn} of {request.parent}; "
+        f"files in {row['workdir']} stay as they are now: a fork takes nothing back"
+    )
     return name
 
 
@@ -120,7 +188,12 @@ async def announce_worker(loom: Loom, job: str) -> None:
     )
 
 
-def _check_id(option: str, name: str | None) -> None:
+def check_id(option: str, name: str | None) -> None:
+    """Refuse what cannot be an id.
+
+    Raises:
+        UserError: It cannot.
+    """
     import re
 
     if name is not None and not re.fullmatch(RUN_ID, name):

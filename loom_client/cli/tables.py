@@ -167,6 +167,11 @@ def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     yield "agent", f"{summary['agent']}, plan {summary['plan'][:12]}"
     yield "directory", summary["workdir"]
     yield "session", summary["session"]
+    if origin := summary["forked_from"]:
+        yield (
+            "forked",
+            f"from {origin['job']} at turn {origin['turn']}; effects up to there: `loom effects {origin['job']}`",
+        )
     yield "started", f"{clock(started, now)}, {span}{'' if ended else ' ago'}"
     kept = f"{plural(summary['entries'], 'entry', 'entries')}, {plural(summary['events'], 'event')}"
     yield "turns", f"{plural(summary['turns'], 'turn')}, {kept}"
