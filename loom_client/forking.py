@@ -4,7 +4,7 @@ Only the store is looked at, so a job can be forked that the server has forgotte
 points at the entries of the old one, and a prune leaves what a fork reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from activities.project_notes import project_context
 from activities.services import runtime_data
 from activities.untrusted import sources_below
+from loom_client.effects import told_effects
 from loom_dsl.agent import Agent
 from loom_dsl.compile import compile_agent
 from loom_dsl.errors import JobExists, NotFoundError, UserError
@@ -41,6 +42,7 @@ class Fork:
         runtime: What that job's run was given for its tools.
         known: What the shared entries say of the project.
         context: What that job was told of it.
+        undone: The calls in the shared entries whose effects were taken back since, or may have been.
         finished: Whether the agent's last word is its answer, so that somebody must say how to go on.
         marks: What is known of that job and holds for the fork.
     """
@@ -53,6 +55,7 @@ class Fork:
     runtime: dict[str, Any]
     known: str
     context: str
+    undone: tuple[str, ...]
     finished: bool
     marks: tuple[tuple[Mark, str], ...]
 
@@ -117,6 +120,7 @@ def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
         runtime=runtime_data(tx, job, row["session"]),
         known=_context(tx, shared),
         context=_context(tx, entries),
+        undone=tuple(_undone(tx, origin)),
         finished=_answered(shared),
         marks=(("forked", origin.text()), *marks),
     )
@@ -153,6 +157,14 @@ def _context(tx: Transaction, entries: Sequence[Entry]) -> str:
     notes = (entry for entry in reversed(entries) if entry.head.get("note") == PROJECT_CONTEXT)
     found = next(notes, None)
     return tx.get_blob(found.content_digest).decode() if found and found.content_digest else ""
+
+
+def _undone(tx: Transaction, origin: Origin) -> Iterator[str]:
+    """Name what an abort took back after the conversation had said that it was done."""
+    for one in reversed(list(origin.line)):
+        for effect in told_effects(tx, one.job):
+            if effect["turn"] < one.turn and effect["undone"] and effect["undone"]["status"] != "failed":
+                yield f"{effect['tool']} (turn {effect['turn'] + 1})"
 
 
 def _answered(shared: Sequence[Entry]) -> bool:

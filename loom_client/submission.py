@@ -18,6 +18,9 @@ from loom_dsl.turn import TurnState, turn_id
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
+TAKEN_BACK = "Since then, what these calls did was taken back, or may have been: {0}. Look before you rely on it."
+"""What a fork's model reads, where the conversation says that something was done."""
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -67,6 +70,9 @@ def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: s
     for kind, value in fork.marks if fork else ():
         tx.mark(start.job, kind, value)
     entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
+    if fork and fork.undone:
+        told = TAKEN_BACK.format(", ".join(fork.undone))
+        entries.insert(0, _entry(start.job, {"role": "system", "content": told}))
     if start.context != (fork.known if fork else ""):
         note = {"note": PROJECT_CONTEXT}
         entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))

@@ -11,14 +11,18 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
 from loom_client.job import Job
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.graph import Graph
 from loom_store.store import Store
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, transcript
+from tests.support import undoable
 from tests.support.external import BEGUN, lines
 from tests.support.waiting import eventually
+from worker import make_worker
 
 pytestmark = [pytest.mark.server]
 
@@ -269,3 +273,28 @@ async def test_what_cannot_be_forked_is_told(house: Opener) -> None:
         fork = await forked(opened, parent, 4, "Once more.")
         told = await account(opened.loom.store, fork)
     assert told.status == "completed"
+
+
+async def test_a_fork_is_told_what_an_abort_took_back_after_it_was_done(house: Opener) -> None:
+    calls = [{"tool": "book", "args": {"text": "hotel"}}, {"tool": "note", "args": {"text": "remark"}}]
+    opened = await house([{"calls": calls}, {"calls": [{"tool": "linger", "args": {"text": "x"}}]}, {"say": "Well."}])
+    names = (*undoable.NAMES, "linger")
+    tools = (*undoable.REFERENCES, "tests.support.external:linger")
+    agent = opened.agent(tools=tools, permissions={"allow": list(names)}, on_abort="compensate")
+    modules = ["tests.support.undoable", "tests.support.external"]
+    environment = opened.runtime().environment
+    registry = ToolRegistry.load(modules=modules)
+    async with (
+        Runtime(opened.loom.store, registry, opened.folder, environment=environment) as runtime,
+        make_worker(opened.loom.client, runtime, opened.settings.task_queue),
+    ):
+        parent = await opened.start(agent, hold=True)
+        await eventually(lambda: lines(opened.workdir(parent), BEGUN))
+        await parent.abort(by="me")
+        assert (await parent.result()).status == "aborted"
+        opened.release(parent)
+        told = await account(opened.loom.store, await forked(opened, parent, 1))
+    assert told.status == "completed"
+    assert [message["role"] for message in told.messages[:5]] == ["user", "assistant", "tool", "tool", "system"]
+    assert "was taken back, or may have been: book (turn 1). Look" in told.messages[4]["content"]
+    assert lines(opened.workdir(parent), undoable.TAKEN_BACK) == ["hotel 7"]
