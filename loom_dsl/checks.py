@@ -9,6 +9,7 @@ from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
 from loom_dsl.checks_locks import check_locks
 from loom_dsl.checks_meant import check_meant
+from loom_dsl.checks_operands import check_operands
 from loom_dsl.checks_registry import check_registry
 from loom_dsl.checks_results import check_results
 from loom_dsl.checks_shapes import check_shapes
@@ -39,6 +40,7 @@ def check_graph(
         yield from check_tokens(unit)
         yield from check_data(unit, checked)
         yield from check_expressions(unit, checked)
+        yield from check_operands(unit, checked)
         yield from check_meant(unit, checked)
         yield from check_results(unit)
         yield from check_shapes(unit, checked)

@@ -13,6 +13,7 @@ from loom_dsl.checks_data import writes_of
 from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
 from loom_dsl.checks_meant import check_meant
+from loom_dsl.checks_operands import check_operands
 from loom_dsl.checks_registry import check_registry
 from loom_dsl.checks_shapes import check_shapes
 from loom_dsl.checks_slots import texts_of
@@ -78,6 +79,7 @@ def _findings(unit: Unit, checked: Checked) -> Iterator[Finding]:
     """What does not depend on all of the document: not what is never used, may not have run, or joins what."""
     yield from check_structure(unit, checked)
     yield from check_expressions(unit, checked)
+    yield from check_operands(unit, checked)
     yield from check_meant(unit, checked)
     yield from check_shapes(unit, checked)
     yield from check_arguments_given(unit, checked)

@@ -7,20 +7,14 @@ from functools import lru_cache
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS
+from loom_dsl.expr_functions import FUNCTIONS
 from loom_dsl.template import compile_template
 
 Type = str
 """``bool``, ``int``, ``float``, ``str``, ``list``, ``dict`` or ``null``; ``number`` is one of two."""
 
 _WORDS = {"true": "bool", "false": "bool", "True": "bool", "False": "bool", "null": "null", "None": "null"}
-_RESULTS: dict[str, Type] = {
-    **dict.fromkeys(("len", "int"), "int"),
-    **dict.fromkeys(("any", "all", "bool", "has", "contains", "startswith", "endswith"), "bool"),
-    **dict.fromkeys(("str", "lower", "upper", "strip", "join"), "str"),
-    **dict.fromkeys(("sorted", "keys", "values", "split"), "list"),
-    **dict.fromkeys(("sum", "abs", "round"), "number"),
-    "float": "float",
-}
+_RESULTS: dict[str, Type] = {name: function.gives for name, function in FUNCTIONS.items() if function.gives != "any"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ def read(source: str) -> Reading:
         ref if ref.soft or not any(ref.path[: len(path)] == path for path in guarded) else Reference(ref.path, True)
         for ref in found
     )
-    return Reading(source, tuple(dict.fromkeys(kept)), type_of(tree), _alone(tree), tuple(_operands(tree)))
+    return Reading(source, tuple(dict.fromkeys(kept)), type_of(tree), alone(tree), tuple(_operands(tree)))
 
 
 def readings(text: str) -> list[Reading]:
@@ -139,9 +133,9 @@ def _path(node: ast.AST, bound: frozenset[str]) -> tuple[str, ...] | None:
     return (inner.id, *(str(key) for key in (known[: known.index(None)] if None in known else known)))
 
 
-def _alone(node: ast.AST) -> tuple[str, ...] | None:
-    """The keys of an expression that is a path and nothing else, all of them known."""
-    path, steps, inner = _path(node, frozenset()), 0, node
+def alone(node: ast.AST, bound: frozenset[str] = frozenset()) -> tuple[str, ...] | None:
+    """The keys of an expression that is a path and nothing else, all of them known; `bound` are names of its own."""
+    path, steps, inner = _path(node, bound), 0, node
     while isinstance(inner, ast.Attribute | ast.Subscript):
         steps, inner = steps + 1, inner.value
     return path if path is not None and len(path) == steps + 1 else None

@@ -10,7 +10,6 @@ from loom_dsl.checks_flow import Way
 from loom_dsl.checks_reading import Reading
 from loom_dsl.checks_slots import Slot, slots_of
 from loom_dsl.checks_structure import did_you_mean
-from loom_dsl.checks_types import kinds_of_result, words
 from loom_dsl.checks_unit import Checked, Finding, Unit
 from loom_dsl.nodes_flow import Approval, Branch, End, Join, Race, Set
 from loom_dsl.nodes_work import Activity, AgentNode, Llm, Subgraph, Tool
@@ -133,18 +132,9 @@ def _fields(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], 
             known, name, whose = shapes.read(key, slot), keys[0], "`result`"
         else:
             continue
-        if root == "nodes" and known is None and not reference.soft:
-            yield from _no_object(shapes, keys[0], key, place)
-        elif known is not None and name not in known and not reference.soft:
+        if known is not None and name not in known and not reference.soft:
             message = f"{whose} has no field `{name}` when `{key}` reads it"
             yield Finding("L126", message, shapes.unit.at(key, *place), did_you_mean(name, sorted(known), "fields"))
-
-
-def _no_object(shapes: Shapes, read: str, key: str, place: tuple[str | int, ...]) -> Iterator[Finding]:
-    kinds = kinds_of_result(shapes.unit, shapes.checked, read)
-    if "object" not in kinds:
-        message = f"the result of `{read}` is {words(kinds)}, and `{key}` reads a field of it"
-        yield Finding("L126", message, shapes.unit.at(key, *place), f"read `nodes.{read}` itself, or an item of it")
 
 
 def _choices(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], reading: Reading) -> Iterator[Finding]:

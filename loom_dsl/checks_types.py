@@ -9,6 +9,7 @@ from loom_dsl.checks_unit import Checked, Unit
 from loom_dsl.json_schema import schema_at
 from loom_dsl.nodes_flow import Approval, Join, Set
 from loom_dsl.nodes_work import Activity, AgentNode, Llm, Map, Tool
+from loom_dsl.run import RunResult
 
 Schema = Mapping[str, Any]
 Kinds = frozenset[str]
@@ -27,6 +28,7 @@ _OF_TYPES: Mapping[str, Kinds] = {
 }
 """What a schema may call the types of expressions and of declared fields."""
 _OBJECTS = (Approval, AgentNode, Llm, Join, Set)
+_AGENT: Schema = RunResult.model_json_schema()
 _TEXTS = {(Llm, "text"), (Approval, "choice")}
 
 
@@ -57,9 +59,14 @@ def kinds_of(unit: Unit, checked: Checked, key: str, slot: Slot | None, reading:
     """
     if reading.type is not None:
         return _OF_TYPES.get(reading.type, EVERY)
-    if reading.path is None or checked.shipped:
+    return EVERY if reading.path is None else kinds_of_path(unit, checked, key, slot, reading.path)
+
+
+def kinds_of_path(unit: Unit, checked: Checked, key: str, slot: Slot | None, path: tuple[str, ...]) -> Kinds:
+    """The types of what stands at a path; the other arguments are those of `kinds_of`."""
+    if checked.shipped:
         return EVERY
-    root, *keys = reading.path
+    root, *keys = path
     if root == "input":
         return _declared(unit.body.input, keys)
     if root == "state" and set(unit.body.state) & set(keys):
@@ -116,6 +123,10 @@ def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] 
         contract = checked.contract(node)
         schema = contract.result if contract is not None else None
         return EVERY if schema is None else kinds_of_schema(schema_at(schema, keys), schema)
+    if isinstance(node, AgentNode) and keys:
+        return kinds_of_schema(schema_at(_AGENT, keys), _AGENT)
+    if isinstance(node, Join) and keys and node.join.threads is None and keys[0] in unit.body.nodes:
+        return kinds_of_result(unit, checked, keys[0], keys[1:])
     several = (isinstance(node, Map) and not node.map.detach) or (isinstance(node, Join) and node.join.threads)
     if several and not keys:
         return _OF_TYPES["list"]

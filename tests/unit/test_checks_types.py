@@ -9,6 +9,8 @@ import pytest
 from loom_dsl.checks_unit import Contract
 from loom_dsl.compile import check_text
 from loom_dsl.diagnostic import Diagnostic
+from loom_dsl.errors import ExpressionError
+from loom_dsl.expr import compile_expression
 
 TEXT, LIST, NUMBER = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
 PRICE = {"type": "object", "properties": {"amount": {"type": "number"}, "note": {"anyOf": [TEXT, {"type": "null"}]}}}
@@ -97,7 +99,7 @@ def test_what_a_map_gives_each_item_is_computed_with_the_item() -> None:
 def test_a_field_of_what_has_no_fields_is_told() -> None:
     nodes = {"a": work("list", "b"), "b": work("text", t="${nodes.a.name}")}
     (told,) = found(nodes)
-    assert (told.code, told.message) == ("L126", "the result of `a` is a list, and `b` reads a field of it")
+    assert (told.code, told.message) == ("L126", "`nodes.a` is a list, and `b` reads the field `name` of it")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_field_of_what_has_no_fields_is_told() -> None:
 def test_the_reducer_that_is_proposed_is_one_that_the_field_can_have(field: str, advice: str) -> None:
     writers = {key: {**work("unknown", "j"), "write": {"x": "${result}"}} for key in "ab"}
     nodes = {"s": {"next": ["a", "b"]}, **writers, "j": {"join": "all", "next": "e"}}
-    nodes["e"] = {"next": [{"if": "state.x == 1", "to": "done"}, {"to": "done"}]}
+    nodes["e"] = {"next": [{"if": "state.x == null", "to": "done"}, {"to": "done"}]}
     (told,) = found(nodes, state={"x": field})
     assert told.code == "L120"
     assert advice in told.fix
@@ -130,7 +132,7 @@ def test_the_reducer_that_is_proposed_is_one_that_the_field_can_have(field: str,
 def test_a_count_that_begins_at_nothing_is_told(field: Any, value: str, ok: bool) -> None:
     nodes = {
         "a": {"set": {"n": value}, "next": "b"},
-        "b": {"next": [{"if": "state.n == 3", "to": "done"}, {"to": "done"}]},
+        "b": {"next": [{"if": "state.n == null", "to": "done"}, {"to": "done"}]},
     }
     told = found(nodes, state={"n": field}, input={"k": "int"})
     assert [one.code for one in told] == ([] if ok else ["L123"])
@@ -154,3 +156,118 @@ def test_a_task_by_another_name_is_told(given: dict[str, Any], named: str) -> No
     nodes = {"a": {"agent": "r", "with": given, "next": "done"}}
     told = found(nodes, agents={"r": {"model": "m", "instructions": "x"}})
     assert [(one.code, one.message.split("`")[3]) for one in told] == ([("L153", named)] if named else [])
+
+
+FIELDS: dict[str, Any] = {"who": "str", "n": "int", "l": "list", "d": "dict", "yes": "bool", "all": "any"}
+STATE: dict[str, Any] = {"note": "str", "seen": {"type": "list", "default": []}}
+
+
+VALUES: dict[str, Any] = {
+    "input": {"who": "Ada", "n": 3, "l": [{"name": "x"}], "d": {"x": 1}, "yes": True, "all": {"x": {"y": 1}}},
+    "state": {"note": "x", "seen": []},
+    "nodes": {
+        "price": {"amount": 1.5, "note": "n"},
+        "text": "some",
+        "judge": {"answer": "good", "usage": {"tokens": 1}},
+        "met": {"judge": {"answer": "good"}, "other": "some"},
+    },
+}
+
+
+def computed(expression: str) -> list[Diagnostic]:
+    """What is told of an expression that reads inputs, state and the results of functions, an agent and a join."""
+    nodes = {
+        "price": {**work("price", "text"), "write": {"note": "x", "seen": []}},
+        "text": work("text", "both"),
+        "both": {"next": ["judge", "other"]},
+        "judge": {"agent": "r", "with": {"task": "x"}, "next": "met"},
+        "other": work("text", "met"),
+        "met": {"join": "all", "next": "use"},
+        "use": {**work("unknown"), "with": {"x": f"${{{expression}}}", "y": "${state.note}${state.seen}"}},
+    }
+    return found(nodes, input=FIELDS, state=STATE, agents={"r": {"model": "m", "instructions": "x"}})
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "said"),
+    [
+        ("nodes.text.length", "L126", "`nodes.text` is text, and `use` reads the field `length` of it"),
+        ("nodes.price.note.x", "L126", "`nodes.price.note` is text or null, and `use` reads the field `x`"),
+        ("nodes.price['note']['x']", "L126", "is text or null, and `use` reads the field `x`"),
+        ("nodes.judge.answer.text", "L126", "`nodes.judge.answer` is text"),
+        ("nodes.met.other.text", "L126", "`nodes.met.other` is text"),
+        ("input.who.name", "L126", "`input.who` is text"),
+        ("state.note.name", "L126", "`state.note` is text or null"),
+        ("upper(input.who).name", "L126", "`upper(input.who)` is text"),
+        ("input.n[0]", "L126", "`input.n` is a number, which has no items"),
+        ("nodes.text + 1", "L123", "`nodes.text + 1` computes with text and a number, which always fails"),
+        ("input.n + ' items'", "L123", "computes with a number and text"),
+        ("nodes.price.amount + nodes.judge.answer", "L123", "computes with a number and text"),
+        ("input.who * 2", "L123", "computes with text and a number"),
+        ("input.l + input.who", "L123", "computes with a list and text"),
+        ("input.yes + 1", "L123", "computes with true or false and a number"),
+        ("[x + 1 for x in input.l] + 'x'", "L123", "computes with a list and text"),
+        ("len(input.who) > '3'", "L123", "compares a number with text, which always fails"),
+        ("input.d < 3", "L123", "compares an object with a number, which always fails"),
+        ("input.n in input.n", "L123", "looks into a number, which always fails"),
+        ("[x for x in input.who]", "L123", "`input.who` is text, and a list is made from the items of a list"),
+        ("[x for x in input.d]", "L123", "`input.d` is an object"),
+        ("input.n == '3'", "L131", "compares a number with text, so it is always the same"),
+        ("nodes.judge.answer != 1", "L131", "compares text with a number, so it is always the same"),
+    ],
+)
+def test_what_cannot_be_computed_with_these_types_is_told(expression: str, code: str, said: str) -> None:
+    (told,) = computed(expression)
+    assert (told.code, said in told.message) == (code, True), told
+    if code != "L131":
+        with pytest.raises(ExpressionError):
+            compile_expression(expression).evaluate(VALUES)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "len(nodes.text)",
+        "nodes.price.note",
+        "nodes.price.amount + 1",
+        "nodes.judge.usage.tokens",
+        "nodes.judge.answer[:20] + input.who",
+        "nodes.met.judge.answer",
+        "input.all.x.y + 1",
+        "input.d.x + 1",
+        "input.l[0].name",
+        "[x.name for x in input.l]",
+        "[input.name for input in input.l]",
+        "(input.n if input.yes else input.who) == 'x'",
+        "(input.n or 2) / 3",
+        "input.n + 1.5",
+        "input.l + [1]",
+        "state.note == null",
+        "state.note + 'x'",
+        "input.yes < 2",
+        "'a' in input.d",
+        "get(nodes.text, 'x', 1) + 1",
+        "nodes.text.x if has(nodes.text, 'x') else 0",
+        "str(input.n) + input.who",
+        "int(input.who) + 1",
+        "max(input.n, 2) + 1",
+    ],
+)
+def test_what_may_be_computed_is_not_complained_of(expression: str) -> None:
+    assert computed(expression) == []
+    compile_expression(expression).evaluate({**VALUES, "input": {**VALUES["input"], "who": "12"}})
+
+
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        ("input.who.length", "write `len(input.who)`"),
+        ("input.l.size", "write `len(input.l)`"),
+        ("input.l.name", "read `input.l` itself, or an item of it"),
+        ("input.n + 'x'", "write str(…) around what is no text"),
+        ("input.who - 1", "compute with numbers, such as int(…) gives"),
+        ("[x for x in input.d]", "write keys(…), values(…) or items(…)"),
+    ],
+)
+def test_what_to_write_instead_is_said(expression: str, fix: str) -> None:
+    assert [told.fix for told in computed(expression)] == [fix]
