@@ -157,7 +157,7 @@ def _flush(tx: Transaction, call: Call) -> None:
         tx.update_job(call.job, result=call.arguments["result"])
 
 
-SHOWN = ("preview", "rules", "risk", "rule", "layer", "deciders")
+SHOWN = ("preview", "schema", "rules", "risk", "rule", "layer", "deciders")
 """What of a request is kept besides the fields of a row."""
 
 

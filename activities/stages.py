@@ -25,7 +25,7 @@ from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, ru
 from activities.transcript import PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
 from activities.workspace import Workspace
-from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import (
     LoomError,
     ToolNotFound,
@@ -285,7 +285,6 @@ class Stages:
         request: dict[str, Any] = {
             "tool": tool.name,
             "call_id": call.arguments["call"]["id"],
-            "arguments": digest(mask_known(text, secrets)),
             "summary": redact(summary, secrets)[:MOST_SUMMARY],
             "reason": verdict.reason[:MOST_SUMMARY],
             "rules": rule_for(tool.name, traits.paths, traits.command, traits.hosts),
@@ -298,9 +297,9 @@ class Stages:
             request["deciders"] = who_may_decide(roles, tool.risk)
         if self._calls.is_signed(call, facts, tool):
             request["signed"] = True
-        preview = await preview_of(tool, arguments, facts.workdir, call)
-        blobs = [mask_known(text, secrets).encode(), *([redact(preview, secrets).encode()] if preview else [])]
-        names = await self._runtime.store.write(lambda tx: [tx.put_blob(blob) for blob in blobs])
-        if preview:
-            request["preview"] = names[1]
-        return request
+        # With the schema, so that who edits the arguments is told at once what does not fit.
+        schema = canonical_json(tool.parameters).encode(errors="replace")
+        kept = {"arguments": mask_known(text, secrets).encode(), "schema": schema}
+        if preview := await preview_of(tool, arguments, facts.workdir, call):
+            kept["preview"] = redact(preview, secrets).encode()
+        return request | await self._runtime.store.write(lambda tx: {name: tx.put_blob(kept[name]) for name in kept})

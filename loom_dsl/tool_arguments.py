@@ -95,9 +95,8 @@ def check_arguments(
     Raises:
         ToolValidationError: Lists every argument that is wrong.
     """
-    found = violations(schema, data)
-    if found:
-        _refuse(tool, *(_tell(schema, violation) for violation in found))
+    if found := misfits(schema, data):
+        _refuse(tool, *found)
     if model is None:
         return Checked(data, dict(data))
     try:
@@ -108,6 +107,11 @@ def check_arguments(
         _refuse(tool, str(error))
     keywords = {info.alias or name: getattr(instance, name) for name, info in type(instance).model_fields.items()}
     return Checked(instance.model_dump(mode="json", by_alias=True), keywords)
+
+
+def misfits(schema: Mapping[str, Any], data: dict[str, Any]) -> list[str]:
+    """Say in a sentence each where an object does not fit a tool's schema; empty where it does."""
+    return [_tell(schema, violation) for violation in violations(schema, data)]
 
 
 def _tell(schema: Mapping[str, Any], violation: Violation) -> str:

@@ -134,10 +134,13 @@ async def decide_one(
     from loom_client.cli.prompt import can_ask
     from loom_client.cli.questions import chosen
     from loom_client.cli.tables import show_call
+    from loom_client.edits import check_edit
 
     settings, edited = settings_of(*place), fields.get("edited_arguments")
     with existing_store(settings) as opened_store:
         row, named = await chosen(opened_store, settings, names)
+        if edited is not None:
+            await check_edit(opened_store, row["id"], edited)  # before anybody is asked whether to send it
         # Who named no approval may not know what waits, so it is shown first; a program gets it with the answer.
         unseen = not named and not as_json
         if unseen:

@@ -177,7 +177,7 @@ class Prompter:
         if key in ("d", "diff"):
             self._show(self._blob(request.get("preview")) or "(no diff: this call has no preview)")
         elif key in ("e", "edit"):
-            return self._edit(self._blob(request.get("arguments")))
+            return self._edit(self._blob(request.get("arguments")), self._blob(request.get("schema")))
         elif key:
             self.paper.line(_HELP + _MORE, "dim")
         return None
@@ -186,7 +186,7 @@ class Prompter:
         for text, style in preview_lines(preview):
             self.paper.line(text, style)
 
-    def _edit(self, arguments: str) -> Answer | None:
+    def _edit(self, arguments: str, schema: str) -> Answer | None:
         try:
             before = json.loads(arguments)
             after = edited(before)
@@ -195,6 +195,11 @@ class Prompter:
             return None
         if after == before:
             self.paper.line("nothing was changed", "yellow")
+            return None
+        from loom_client.edits import problem_with
+
+        if problem := problem_with(schema, after):
+            self.paper.line(f"not taken: {one_line(problem, 300)}", "yellow")
             return None
         return Answer("edit", edited=after)
 

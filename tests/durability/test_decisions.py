@@ -126,11 +126,32 @@ async def test_edited_arguments_are_what_runs(house: Opener) -> None:
 )
 async def test_edited_arguments_are_checked_like_the_models(house: Opener, edited: dict[str, Any], code: str) -> None:
     opened = await house(writing("a.txt"))
-    job, found = await ask_and_decide(opened, careful(opened), choice="edit", edited_arguments=edited)
+    async with opened.inside():
+        job = await opened.start(careful(opened))
+        # By signal: whoever sends one has held it against nothing.
+        decision = {"approval_id": await opened.approval(job), "choice": "edit", "edited_arguments": edited}
+        await job.handle.signal("loom.decision", decision)
+        found = await account(opened.loom.store, job)
     assert list(opened.workdir(job).iterdir()) == []
     assert found.status == "completed"
     (result,) = of(await events(job), EventType.TOOL_RESULT)
     assert (result["status"], result["code"]) == ("error", code)
+
+
+async def test_who_edits_is_told_at_once_what_does_not_fit_and_the_question_stays_open(house: Opener) -> None:
+    opened = await house(writing("a.txt"))
+    async with opened.inside():
+        job = await opened.start(careful(opened))
+        name = await opened.approval(job)
+        with pytest.raises(DecisionRefused, match=r"write_file.*'content'") as caught:
+            await job.decide(name, "edit", edited_arguments={"path": "b.txt"}, by="me")
+        assert caught.value.verdict == "invalid"
+        (row,) = await opened.loom.approvals(job.id)
+        assert (row["id"], row["status"]) == (name, "pending")
+        await job.decide(name, "edit", edited_arguments={"path": "b.txt", "content": "x"}, by="me")
+        assert (await account(opened.loom.store, job)).status == "completed"
+    assert (opened.workdir(job) / "b.txt").read_text() == "x"
+    assert of(await events(job), EventType.WARNING) == []
 
 
 async def test_a_rejection_tells_the_model_why(house: Opener) -> None:
