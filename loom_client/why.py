@@ -12,6 +12,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError
 
 from loom_client.client import Loom
 from loom_client.needs import start_worker
+from loom_client.render.approvals import how_to_approve
 from loom_client.render.text import clock, moment_of, one_line, place, plural
 from loom_client.settings import worker_command
 from loom_dsl.errors import LoomError, MissingTools
@@ -105,6 +106,22 @@ def reason(facts: Facts, now: float) -> str:
     if facts.approvals:
         return _approval(facts.approvals, str(row["job"]), now) + (f"; and {nobody}" if nobody else "")
     return nobody or _work(facts, now)
+
+
+def wanted(facts: Facts, now: float) -> str:
+    """Say in one line what a person has to do before the job goes on, and why; empty when nobody has to.
+
+    Args:
+        facts: What is known.
+        now: Seconds since 1970.
+    """
+    if facts.row.get("ended_at") or facts.closed or not facts.server:
+        return ""
+    line = reason(facts, now)
+    if facts.approvals and not facts.row.get("paused_by"):
+        first = facts.approvals[0]
+        return f"{line}; decide with `{how_to_approve(first['job'], first['id'], first.get('choices', ()))}`"
+    return line if facts.row.get("paused_by") or any("event" in wait for wait in facts.waits) else ""
 
 
 def _work(facts: Facts, now: float) -> str:

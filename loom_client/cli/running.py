@@ -1,5 +1,6 @@
 """``loom run``, ``fork``, ``watch``, ``result`` and ``wait``."""
 
+import contextlib
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -171,6 +172,7 @@ async def result(
     from loom_client.cli.follow import final_result, stored_result, whole
     from loom_client.cli.opening import existing_store, find_job, opened
     from loom_client.cli.starting import announce_worker
+    from loom_client.cli.waits import telling_waits
     from loom_client.lost import has_closed
 
     settings = settings_of(address, namespace, task_queue, store)
@@ -183,7 +185,8 @@ async def result(
     async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
         if not row["ended_at"] and not await has_closed(loom.client, job):
             await announce_worker(loom, job)
-        ended, _ = await final_result(loom, job)
+        async with contextlib.nullcontext() if as_json else telling_waits(loom, job):
+            ended, _ = await final_result(loom, job)
         return _print_result(job, ended, as_json)
 
 

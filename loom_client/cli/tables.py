@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loom_client.render.approvals import preview_lines, request_lines, signed_with
+from loom_client.render.approvals import how_to_approve, preview_lines, request_lines, signed_with
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
-from loom_dsl.approval import CHOICES
+from loom_dsl.errors import BlobMissing
 from loom_dsl.lookalike import revealed
 from loom_dsl.run import RunUsage
 from loom_store.kept_rules import KeptRule
@@ -63,14 +63,8 @@ def show_approvals(rows: Sequence[Mapping[str, Any]], store: Store, every: bool)
         _request(paper, row, now)
         if row["status"] == "pending":
             _preview(paper, row, store, 12)
-            paper.line(f"  loom approve {row['job']} {row['id']}{_choices(row)}")
+            paper.line(f"  {how_to_approve(row['job'], row['id'], row['choices'])}")
     paper.flush()
-
-
-def _choices(row: Mapping[str, Any]) -> str:
-    """How to answer a question of a graph that is not simply approved."""
-    own = [choice for choice in row["choices"] if choice not in CHOICES]
-    return f" --choice {'|'.join(row['choices'])}" if own else ""
 
 
 def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | None = None) -> None:
@@ -84,7 +78,7 @@ def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | 
     paper = paper_for(sys.stdout)
     _request(paper, row, time.time())
     if not _preview(paper, row, store, MOST_LINES) and row["arguments_digest"]:
-        _arguments(paper, json.loads(_text(store, row["arguments_digest"])))
+        _content(paper, store, row["arguments_digest"])
     if edited is not None:
         paper.line("  with other arguments:")
         _arguments(paper, edited)
@@ -122,6 +116,20 @@ def _preview(paper: Paper, row: Mapping[str, Any], store: Store, most: int) -> b
     for line, style in preview_lines(_text(store, name), most):
         paper.line(line, style)
     return True
+
+
+def _content(paper: Paper, store: Store, name: str) -> None:
+    """Print the arguments of that digest. A graph can name there what are none, and then asks all the same."""
+    try:
+        text = _text(store, name)
+    except BlobMissing:
+        paper.line("  its content is not in this store")
+        return
+    try:
+        _arguments(paper, json.loads(text))
+    except (ValueError, RecursionError):
+        for line, _ in preview_lines(text, MOST_LINES):
+            paper.line(line)
 
 
 def _arguments(paper: Paper, arguments: Any) -> None:

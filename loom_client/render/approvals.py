@@ -1,6 +1,6 @@
 """An approval's request and decision as lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from loom_client.render.text import clock, duration, moment_of, one_line, place, visible
@@ -35,12 +35,18 @@ def approval_lines(
     request = {**request, "policy": event.data.get("policy"), "signed": event.data.get("signed")}
     yield from request_lines(request, event.data.get("expires_at"), now, countdown=False)
     yield from preview_lines(preview, MOST_PREVIEW_LINES)
-    choices = [one_line(str(choice), 40) for choice in event.data.get("choices") or ()]
-    if how_to_decide and set(choices) - set(CHOICES):
-        yield f"  loom approve {event.job} {name} --choice {'|'.join(choices)}", ""
-    elif how_to_decide:
-        yield f"  loom approve {event.job} {name}", ""
+    choices = event.data.get("choices") or ()
+    if how_to_decide:
+        yield f"  {how_to_approve(event.job, name, choices)}", ""
+    if how_to_decide and set(choices) <= set(CHOICES):
         yield f'  loom reject {event.job} {name} --reason "..."', ""
+
+
+def how_to_approve(job: str, approval: str, choices: Iterable[object]) -> str:
+    """Give the command that decides; a question of a graph may have answers of its own."""
+    named = [one_line(str(choice), 40) for choice in choices]
+    own = f" --choice {'|'.join(named)}" if set(named) - set(CHOICES) else ""
+    return f"loom approve {job} {approval}{own}"
 
 
 def request_lines(

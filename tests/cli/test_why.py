@@ -9,7 +9,7 @@ import pytest
 
 from loom_client.cli.worker_log import OneLine
 from loom_client.render.text import clock
-from loom_client.why import Facts, Pending, reason
+from loom_client.why import Facts, Pending, reason, wanted
 
 NOW = 1_000_000.0
 ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "running"}
@@ -89,6 +89,38 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
 )
 def test_the_most_telling_reason_is_given_in_one_line(known: Facts, expected: str) -> None:
     assert reason(known, NOW) == expected
+
+
+ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (facts(worker=True), ""),
+        (facts(worker=True, pending=[Pending("loom.model.call", 1, 4, NOW - 60)]), ""),
+        (
+            facts(approvals=[ASKED]),
+            f"approval ap_1 (write_file) since {SINCE}; decide with `loom approve job-1 ap_1`",
+        ),
+        (
+            facts(approvals=[{**ASKED, "job": "job-1.kid", "choices": ["left", "right"]}]),
+            f"approval ap_1 (write_file) of job job-1.kid since {SINCE}; "
+            "decide with `loom approve job-1.kid ap_1 --choice left|right`",
+        ),
+        (facts(row={"paused_by": "ann"}, approvals=[ASKED]), "paused by ann; go on with `loom resume job-1`"),
+        (
+            facts(worker=True, waits=[{"at": "gate", "event": "paid"}]),
+            "gate waits for the event paid: `loom event job-1 paid`",
+        ),
+        (facts(worker=True, waits=[{"at": "gate", "until": NOW + 60}]), ""),
+        (facts(approvals=[ASKED], server=False), ""),
+        (facts(approvals=[ASKED], closed="terminated"), ""),
+        (facts(row={"ended_at": "2026-01-01T00:00:00Z", "status": "aborted"}), ""),
+    ],
+)
+def test_what_a_person_has_to_do_is_told_and_nothing_where_nobody_has_to(known: Facts, expected: str) -> None:
+    assert wanted(known, NOW) == expected
 
 
 def test_a_worker_logs_one_line_without_a_traceback() -> None:

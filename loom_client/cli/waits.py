@@ -1,0 +1,35 @@
+"""Says what a person has to do, while a command waits for a job that waits for a person."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from loom_client.cli.failures import say
+from loom_client.cli.follow import IDLE_SECONDS
+from loom_client.client import Loom
+from loom_client.why import gather, wanted
+
+
+@asynccontextmanager
+async def telling_waits(loom: Loom, job: str) -> AsyncIterator[None]:
+    """Say on standard error, while this is open, what a person has to do before the job goes on; each thing once."""
+    telling = asyncio.create_task(_tell(loom, job))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # what is only told must not end the waiting
+            await telling
+
+
+async def _tell(loom: Loom, job: str) -> None:
+    said = ""
+    while True:
+        await asyncio.sleep(IDLE_SECONDS)
+        facts = await gather(loom, job)
+        told = wanted(facts, time.time()) if facts is not None else ""
+        if told not in ("", said):
+            say(f"job {job} waits: {told}")
+        said = told
