@@ -7,6 +7,7 @@ import pytest
 from loom_dsl.approval import Control
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
+from loom_dsl.deciding import remember
 from loom_dsl.machine_state import MachineState
 from loom_dsl.simulate import Simulation
 from loom_dsl.steering import LARGEST_PAYLOAD, MOST_SEEN, MOST_WAITING
@@ -482,18 +483,42 @@ def test_a_request_without_rules_cannot_be_remembered_and_that_is_told(request_:
     assert [event["code"] for event in of_type(sim.outcome, "warning")] == ["not_remembered"]
 
 
-def test_rules_are_remembered_once_and_only_of_what_was_approved() -> None:
-    for choice, expected in (("approve", ("a(*)", "b")), ("reject", ()), ("edit", ())):
-        sim = waiting(approval={"request": {"rules": ["a(*)", "b", "b"]}, "choices": ["approve", "reject", "edit"]})
-        sim.signal(DECISION, decision(the_approval(sim), choice, remember="job"))
-        turn = sim.machine.state.turn
-        assert turn is not None
-        assert turn.remembered == expected
+@pytest.mark.parametrize(
+    ("choice", "more", "verdict", "expected"),
+    [
+        ("approve", {}, "recorded", ("write_ask(*)",)),
+        ("reject", {}, "invalid", ()),
+        ("edit", {"edited_arguments": {"path": "b.md"}}, "invalid", ()),  # the rule is of what was asked, not of that
+    ],
+)
+def test_rules_are_remembered_only_of_what_was_approved_as_it_was_asked(
+    choice: str, more: dict[str, Any], verdict: str, expected: tuple[str, ...]
+) -> None:
+    agent = Agent([[call(0, "write_ask")], []])
+    while agent.sim.work:
+        agent.sim.step()
+    said = decision(the_approval(agent.sim), choice, remember="job", **more)
+    agent.sim.signal(DECISION, said, answer_to="u1")
+    assert agent.sim.outcome.answers == {"u1": verdict}
+    turn = agent.sim.machine.state.turn
+    assert turn is not None
+    assert turn.remembered == expected
+
+
+def test_a_question_of_a_users_graph_cannot_say_what_is_remembered() -> None:
+    """Its request may be computed from what was read outside, and who answers it is asked about something else."""
+    sim = waiting(approval={"request": {"summary": "merge?", "rules": ["*"]}})
+    sim.signal(DECISION, decision(the_approval(sim), "approve", remember="job"))
+    drive(sim)
+    turn = sim.machine.state.turn
+    assert turn is not None
+    assert turn.remembered == ()
+    assert [event["code"] for event in of_type(sim.outcome, "warning")] == ["not_remembered"]
 
 
 def test_rules_that_would_not_fit_into_the_turn_are_told() -> None:
-    sim = waiting(approval={"request": {"rules": ["x" * 20_000]}})
-    sim.signal(DECISION, decision(the_approval(sim), "approve", remember="job"))
+    sim = waiting()
+    remember(sim.machine, ["x" * 20_000])
     drive(sim)
     assert [event["code"] for event in of_type(sim.outcome, "warning")] == ["not_remembered"]
 
