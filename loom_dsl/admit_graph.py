@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from loom_dsl.agent import Agent
+from loom_dsl.checks_reading import list_of
 from loom_dsl.checks_unit import Call, Checked, Place, Unit
 from loom_dsl.events import EventType
-from loom_dsl.nodes_work import Activity, AgentNode, Llm, Subgraph, Tool
+from loom_dsl.nodes_work import Activity, AgentNode, Llm, Loop, Map, Subgraph, Tool
 from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
 from loom_dsl.written import Allow
@@ -138,29 +139,57 @@ class Judge:
     def _cost(self, most: float) -> Iterator[Wrong]:
         """Add up what agents may cost at most. What has no bound that is written down is refused."""
         total, bounded = 0.0, True
+        runs: dict[str, int | None] = {"": 1}
         for unit in self._units.values():
             for key, node in unit.body.nodes.items():
-                wrong = self._unbounded(unit, key, node)
+                wrong = self._unbounded(unit, key, node, runs)
                 if wrong is not None:
                     bounded = False
                     yield unit.at(key), wrong
                 elif isinstance(node, AgentNode):
-                    total += (node.max_visits or 0) * (self._limit(node) or 0.0)
+                    total += (self._runs(unit.name, runs) or 0) * (node.max_visits or 0) * (self._limit(node) or 0.0)
         if bounded and total > most:
             told = f"its agents may cost {total:g} dollars together; they may cost {most:g}"
             yield ("nodes",), f"{told}: lower their `limits.max_cost_usd`, or the `max_visits` of their nodes"
 
-    def _unbounded(self, unit: Unit, key: str, node: Node) -> str | None:
+    def _unbounded(self, unit: Unit, key: str, node: Node, runs: dict[str, int | None]) -> str | None:
         if isinstance(node, Llm):
             return f"`{key}` calls a model without a limit of cost; let an agent with `limits.max_cost_usd` do it"
         if not isinstance(node, AgentNode):
             return None
-        if unit.name:
-            return f"`{key}` runs an agent inside `{unit.name}`, however often that runs; run it in the graph itself"
+        if self._runs(unit.name, runs) is None:
+            why = f"`{key}` runs an agent inside `{unit.name}`, however often that runs"
+            return f"{why}; give each node that runs it `max_visits`, and a map a list that is written out"
         if self._limit(node) is None:
             return f"`{key}` runs the agent `{node.agent}`; give that one `limits: {{max_cost_usd: …}}`"
         return None if node.max_visits else f"`{key}` runs an agent; give the node `max_visits`, which bounds its cost"
 
+    def _runs(self, name: str, runs: dict[str, int | None]) -> int | None:
+        """How often a graph runs at most, kept in `runs`; None where nothing that is written down bounds it."""
+        if name not in runs:
+            runs[name] = None  # what runs itself has no bound
+            found: int | None = 0
+            for unit in self._units.values():
+                for call in unit.calls():
+                    called = self._called(call)
+                    if called is not None and called.name == name and found is not None:
+                        outer, each = self._runs(unit.name, runs), _times(unit.body.nodes[call.key])
+                        found = None if outer is None or each is None else found + outer * each
+            runs[name] = found
+        return runs[name]
+
     def _limit(self, node: AgentNode) -> float | None:
         found = self.plan.agents.get(node.agent, {}).get("limits", {}).get("max_cost_usd")
         return float(found) if found is not None else None
+
+
+def _times(node: Node) -> int | None:
+    """How often a node runs its graph in one run of the graph that it is in; None where that is not written down."""
+    if node.max_visits is None:
+        return None
+    if isinstance(node, Loop):
+        return node.max_visits * node.loop.max
+    if not isinstance(node, Map):
+        return node.max_visits
+    items = list_of(node.map.over) if node.map.open is None else None
+    return None if items is None else node.max_visits * len(items)

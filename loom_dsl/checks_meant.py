@@ -7,6 +7,7 @@ from loom_dsl.checks_expressions import WITHOUT_RESULT, input_names, unknown
 from loom_dsl.checks_reading import Reference
 from loom_dsl.checks_slots import Slot, slots_of, texts_of
 from loom_dsl.checks_unit import Checked, Finding, Unit
+from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS
 from loom_dsl.template import literal_texts
 
@@ -35,7 +36,11 @@ def check_meant(unit: Unit, checked: Checked) -> Iterator[Finding]:
 
 def _foreign(unit: Unit, checked: Checked, slot: Slot, text: str) -> Iterator[tuple[str, str]]:
     """What looks like an expression, and the path that it names."""
-    for piece in literal_texts(text) if "{" in text or "$" in text else ():
+    try:
+        pieces = list(literal_texts(text)) if "{" in text or "$" in text else []
+    except ExpressionError:  # data that is no template, as `checks_reading.readings` has it
+        return
+    for piece in pieces:
         for found in _FOREIGN.finditer(piece):
             style = str(found.lastgroup)
             path = _named(unit, checked, slot, found[style], style)

@@ -4,9 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import ROOTS
+from loom_dsl.expr import ROOTS, compile_expression
 from loom_dsl.expr_functions import FUNCTIONS
 from loom_dsl.template import compile_template
 
@@ -65,6 +66,15 @@ def read(source: str) -> Reading:
         for ref in found
     )
     return Reading(source, tuple(dict.fromkeys(kept)), type_of(tree), alone(tree), tuple(_operands(tree)))
+
+
+def list_of(source: str) -> list[Any] | None:
+    """The list that an expression gives which reads nothing; None of every other one, or where it fails."""
+    try:
+        value = compile_expression(source).evaluate({}) if read(source).constant else None
+    except ExpressionError:
+        return None
+    return value if isinstance(value, list) else None
 
 
 def readings(text: str) -> list[Reading]:

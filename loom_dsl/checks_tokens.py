@@ -4,10 +4,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from loom_dsl.checks_flow import Flow, Split, closes
-from loom_dsl.checks_reading import read
+from loom_dsl.checks_reading import list_of
 from loom_dsl.checks_unit import Finding, Unit
-from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import compile_expression
 from loom_dsl.nodes_flow import Cancel, End, Fail, Join, Race, Recurse
 from loom_dsl.nodes_work import Activity, AgentNode, Map, Tool
 
@@ -30,13 +28,8 @@ def check_tokens(unit: Unit) -> Iterator[Finding]:
 def _wanting(unit: Unit, key: str, node: Map) -> Iterator[Finding]:
     """L111 of a map: it would go on with fewer results than it says that it needs."""
     spec = node.map
-    if not isinstance(spec.need, int) or spec.open is not None or not read(spec.over).constant:
-        return
-    try:
-        items = compile_expression(spec.over).evaluate({})
-    except ExpressionError:
-        return  # that it always fails is told where expressions are looked at
-    if isinstance(items, list) and spec.need > len(items):
+    items = list_of(spec.over) if isinstance(spec.need, int) and spec.open is None else None
+    if items is not None and isinstance(spec.need, int) and spec.need > len(items):
         message = f"`{key}` needs {spec.need} results, and its list has {len(items)} items"
         yield Finding("L111", message, unit.at(key, "map", "need"), "need fewer, or leave it out to need all")
 

@@ -264,9 +264,38 @@ def test_a_budget_refuses_what_has_no_bound_and_what_is_too_much(nodes: dict[str
 
 def test_a_budget_counts_visits_and_limits() -> None:
     assert admitted(document(COSTLY), max_cost_usd=1.0).root == "inner"
-    inside = {"part": {"nodes": {"x": {**COSTLY["a"], "exhausted": "y", "next": "y"}, "y": {"end": None}}}}
-    text = document({"a": {"map": {"over": "[1, 2]", "do": "part"}, "next": "done"}}, graphs=inside)
-    assert any("inside `part`, however often that runs" in line for line in refused(text, max_cost_usd=1.0))
+
+
+PART = {"nodes": {"x": {**COSTLY["a"], "exhausted": "y", "next": "y"}, "y": {"end": None}}}
+"""Runs an agent that may cost half a dollar, twice at most."""
+
+
+@pytest.mark.parametrize(
+    ("node", "cost"),
+    [
+        ({"graph": "part", "max_visits": 1}, 1),
+        ({"graph": "part", "max_visits": 3}, 3),
+        ({"loop": {"do": "part", "until": "result == 1", "max": 4}, "max_visits": 2}, 8),
+        ({"map": {"over": "[1, 2, 3]", "do": "part"}, "max_visits": 1}, 3),
+        ({"map": {"over": "range(5)", "do": "part"}, "max_visits": 2}, 10),
+        ({"graph": "middle", "max_visits": 2}, 4),
+        ({"graph": "part"}, None),
+        ({"map": {"over": "[1, 2]", "do": "part"}}, None),
+        ({"map": {"over": "input.rows", "do": "part"}, "max_visits": 1}, None),
+        ({"map": {"over": "[1]", "do": "part", "open": {"add": "a", "close": "c"}}, "max_visits": 1}, None),
+    ],
+)
+def test_a_budget_counts_how_often_graphs_inside_it_run(node: dict[str, Any], cost: int | None) -> None:
+    middle = {"nodes": {"m": {"loop": {"do": "part", "until": "true", "max": 2}, "max_visits": 1, "next": "n"}}}
+    middle["nodes"]["n"] = {"end": None}
+    graphs = {"part": PART, **({"middle": middle} if node.get("graph") == "middle" else {})}
+    text = document({"a": {**node, "next": "done"}}, graphs=graphs, input={"rows": "list"})
+    if cost is None:
+        assert any("inside `part`, however often that runs" in line for line in refused(text, max_cost_usd=100.0))
+        return
+    assert admitted(text, given={"rows": []}, max_cost_usd=float(cost)).root == "inner"
+    (line,) = refused(text, max_cost_usd=cost - 0.5)
+    assert f"may cost {cost} dollars together" in line
 
 
 # -- policies ---------------------------------------------------------------------------------------
