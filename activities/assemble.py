@@ -92,7 +92,7 @@ class Assemble:
             for message in call.arguments.get("inject", [])
         ]
         if call.arguments.get("last") and call.turn > 0:
-            new.append(_New(f"{call.job}/{call.turn}/last", "system", LAST_TURN, ""))
+            new.append(_New(last_key(call.job, call.turn), "system", LAST_TURN, ""))
         return new
 
     async def _catalogue(self, call: Call, agent: Agent) -> tuple[Catalogue, dict[str, str]]:
@@ -147,11 +147,16 @@ def system_message(agent: Agent, facts: JobFacts, project: str = "", catalogue: 
     return assemble(parts, agent.limits.max_context_tokens).text
 
 
+def last_key(job: str, turn: int) -> str:
+    """Give the key of the entry that tells the model that this turn is the last."""
+    return f"{job}/{turn}/last"
+
+
 def _task_entry(tx: Transaction, call: Call) -> int | None:
     """The first message of the user's in this job; where a fork was told nothing new, in the one that it came from."""
     told = [e for e in tx.read_entries(call.session, 0, call.arguments["entries"]) if e.head.get("role") == "user"]
-    origin = tx.origin(call.job)
-    jobs = (call.job, *(one.job for one in origin.line)) if origin else (call.job,)
+    point = tx.fork_point(call.job)
+    jobs = (call.job, *(one.job for one in point.line)) if point else (call.job,)
     return next((entry.seq for job in jobs for entry in told if entry.job == job), None)
 
 

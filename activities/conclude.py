@@ -79,8 +79,8 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
     _close_orphans(tx, call, turn)
     answer, name, unfinished = _answer(tx, call)
     code = given.get("code")
-    origin = tx.origin(call.job)
-    first = origin.turn if origin else 0
+    point = tx.fork_point(call.job)
+    first = point.turn if point else 0
     message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations - first)
     stats = RecursionStats.of_turn(turn, first)
     cut = answer if len(answer) <= MOST_ANSWER else answer[:MOST_ANSWER] + "\n[... the rest is in the store]"

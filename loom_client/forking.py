@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from activities.assemble import last_key
 from activities.project_notes import project_context
 from activities.services import runtime_data
 from activities.untrusted import sources_below
@@ -18,7 +19,7 @@ from loom_client.effects import told_effects
 from loom_dsl.agent import Agent
 from loom_dsl.compile import compile_agent
 from loom_dsl.errors import JobExists, NotFoundError, UserError
-from loom_dsl.fork import Origin, Said, check_turn, turn_ends
+from loom_dsl.fork import ForkPoint, Said, check_turn, turn_ends
 from loom_dsl.messages import PROJECT_CONTEXT
 from loom_dsl.plan import Plan
 from loom_store.marks import Mark
@@ -28,13 +29,16 @@ from loom_store.transaction import Transaction
 COPIED: tuple[Mark, ...] = ("words", "written")
 """Marks that a fork has from the job that it was forked from."""
 
+TAKEN_BACK = "Since then, what these calls did was taken back, or may have been: {0}. Look before you rely on it."
+NEW_LIMITS = "The limits that were spoken of are no longer those: go on, there are turns left."
+
 
 @dataclass(frozen=True, slots=True)
 class Fork:
     """What a fork begins with.
 
     Attributes:
-        origin: The job and the turn.
+        point: The job and the turn.
         session: The session whose first entries it shares.
         plan: What it runs: the plan of the job that was forked, unless another agent is to go on.
         workdir: That job's working directory.
@@ -42,12 +46,12 @@ class Fork:
         runtime: What that job's run was given for its tools.
         known: What the shared entries say of the project.
         context: What that job was told of it.
-        undone: The calls in the shared entries whose effects were taken back since, or may have been.
+        news: What the model must know because the shared entries say otherwise.
         finished: Whether the agent's last word is its answer, so that somebody must say how to go on.
         marks: What is known of that job and holds for the fork.
     """
 
-    origin: Origin
+    point: ForkPoint
     session: str
     plan: Plan
     workdir: str
@@ -55,7 +59,7 @@ class Fork:
     runtime: dict[str, Any]
     known: str
     context: str
-    undone: tuple[str, ...]
+    news: tuple[str, ...]
     finished: bool
     marks: tuple[tuple[Mark, str], ...]
 
@@ -107,29 +111,31 @@ def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
             f"job {job} runs the graph {row['agent']}, which has no turns; only an agent's job can be forked"
         )
     entries = tx.read_entries(row["session"])
-    origin = _origin(tx, row, turn, entries)
+    point = _point(tx, row, turn, entries)
     marks = [(kind, value) for kind in (*COPIED, "policy") for value in tx.marks(job, kind)]
     marks += [("earlier", tool) for tool in sources_below(tx, job)]
-    shared = [entry for entry in entries if entry.seq < origin.end]
+    shared = [entry for entry in entries if entry.seq < point.end]
+    known = _context(tx, shared)
+    own = _context(tx, [entry for entry in entries if entry.job == job])
     return Fork(
-        origin=origin,
+        point=point,
         session=row["session"],
         plan=plan,
         workdir=row["workdir"],
         task=row["task"],
         runtime=runtime_data(tx, job, row["session"]),
-        known=_context(tx, shared),
-        context=_context(tx, entries),
-        undone=tuple(_undone(tx, origin)),
+        known=known or "",
+        context=(known if own is None else own) or "",
+        news=tuple(_news(tx, point, shared)),
         finished=_answered(shared),
-        marks=(("forked", origin.text()), *marks),
+        marks=(("forked", point.text()), *marks),
     )
 
 
-def _origin(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[Entry]) -> Origin:
+def _point(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[Entry]) -> ForkPoint:
     """Find the job of a turn, the forked one or one that it was forked from, and where the turn ends."""
     job, over = row["job"], row["ended_at"] is not None
-    earlier, latest = tx.origin(job), _latest(tx, row["job"], entries)
+    earlier, latest = tx.fork_point(job), _latest(tx, row["job"], entries)
     while earlier is not None and turn < earlier.turn:
         # All the turns that a fork was made after are finished.
         job, latest, over, earlier = earlier.job, earlier.turn, False, earlier.earlier
@@ -137,7 +143,7 @@ def _origin(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[E
     said = [_said(entry) for entry in entries if entry.job == job]
     ends = turn_ends(said, first=first, start=start, latest=latest, over=over)
     check_turn(job, turn, finished=first + len(ends) - 1, over=over)
-    return Origin(job, turn, ends[turn - first], earlier)
+    return ForkPoint(job, turn, ends[turn - first], earlier)
 
 
 def _latest(tx: Transaction, job: str, entries: Sequence[Entry]) -> int:
@@ -153,15 +159,22 @@ def _said(entry: Entry) -> Said:
     return Said(entry.seq, entry.turn, head, given=entry.key == given, cut=entry.key == cut)
 
 
-def _context(tx: Transaction, entries: Sequence[Entry]) -> str:
+def _context(tx: Transaction, entries: Sequence[Entry]) -> str | None:
     notes = (entry for entry in reversed(entries) if entry.head.get("note") == PROJECT_CONTEXT)
     found = next(notes, None)
-    return tx.get_blob(found.content_digest).decode() if found and found.content_digest else ""
+    return tx.get_blob(found.content_digest).decode() if found and found.content_digest else None
 
 
-def _undone(tx: Transaction, origin: Origin) -> Iterator[str]:
+def _news(tx: Transaction, point: ForkPoint, shared: Sequence[Entry]) -> Iterator[str]:
+    if undone := ", ".join(_undone(tx, point)):
+        yield TAKEN_BACK.format(undone)
+    if any(entry.key == last_key(point.job, point.turn - 1) for entry in shared):
+        yield NEW_LIMITS
+
+
+def _undone(tx: Transaction, point: ForkPoint) -> Iterator[str]:
     """Name what an abort took back after the conversation had said that it was done."""
-    for one in reversed(list(origin.line)):
+    for one in reversed(list(point.line)):
         for effect in told_effects(tx, one.job):
             if effect["turn"] < one.turn and effect["undone"] and effect["undone"]["status"] != "failed":
                 yield f"{effect['tool']} (turn {effect['turn'] + 1})"
@@ -172,13 +185,13 @@ def _answered(shared: Sequence[Entry]) -> bool:
     return last.get("role") == "assistant" and not last.get("tool_calls")
 
 
-def check_same(tx: Transaction, job: str, origin: Origin | None) -> None:
+def check_same(tx: Transaction, job: str, point: ForkPoint | None) -> None:
     """Refuse an id that stands for a job which was forked from somewhere else, or not at all.
 
     Raises:
         JobExists: It does.
     """
-    if tx.job(job) is None or (known := tx.origin(job)) == origin:
+    if tx.job(job) is None or (known := tx.fork_point(job)) == point:
         return
     what = f"was forked from {known.job} at turn {known.turn}" if known else "was not forked"
-    raise JobExists(f"job {job!r} exists already and {what}; take another id", ("origin",))
+    raise JobExists(f"job {job!r} exists already and {what}; take another id", ("fork",))

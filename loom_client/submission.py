@@ -18,9 +18,6 @@ from loom_dsl.turn import TurnState, turn_id
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
-TAKEN_BACK = "Since then, what these calls did was taken back, or may have been: {0}. Look before you rely on it."
-"""What a fork's model reads, where the conversation says that something was done."""
-
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -40,7 +37,7 @@ class Submission:
     @property
     def shared(self) -> int:
         """How many entries of another session it begins with."""
-        return self.fork.origin.end if self.fork else 0
+        return self.fork.point.end if self.fork else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +58,17 @@ def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: s
     fork = start.fork
     if not start.run.auto_create_session and not tx.session_exists(start.session):
         raise NotFoundError(f"there is no session {start.session!r}; create it, or allow it to be created")
-    check_same(tx, start.job, fork.origin if fork else None)
+    check_same(tx, start.job, fork.point if fork else None)
     if fork:
-        tx.create_session(start.session, parent=fork.session, parent_entry=fork.origin.end)
+        tx.create_session(start.session, parent=fork.session, parent_entry=fork.point.end)
     text = " ".join(str(m.get("content") or "") for m in start.run.input_messages)
     write_job(tx, start, name=start.agent.name, task=text or (fork.task if fork else ""), place=(namespace, task_queue))
     tx.acquire_lease(start.session, start.job)
     for kind, value in fork.marks if fork else ():
         tx.mark(start.job, kind, value)
     entries = [_entry(start.job, dict(message)) for message in start.run.input_messages]
-    if fork and fork.undone:
-        told = TAKEN_BACK.format(", ".join(fork.undone))
-        entries.insert(0, _entry(start.job, {"role": "system", "content": told}))
+    news = [_entry(start.job, {"role": "system", "content": text}) for text in (fork.news if fork else ())]
+    entries = [*news, *entries]
     if start.context != (fork.known if fork else ""):
         note = {"note": PROJECT_CONTEXT}
         entries.insert(0, NewEntry(kind="note", head=note, content=start.context, job=start.job, turn=0))
@@ -159,14 +155,14 @@ def fork_of(fork: Fork, job: str, task: str, place: Path) -> Submission:
         UserError: The agent had finished, and nobody says what to do next.
     """
     if not task.strip() and (task or fork.finished):
-        why = "is empty" if task else f"is needed: after turn {fork.origin.turn} the agent had finished"
+        why = "is empty" if task else f"is needed: after turn {fork.point.turn} the agent had finished"
         raise UserError(f"the task {why}; say what the agent is to do next")
-    first, agent = fork.origin.turn, fork.agent
+    first, agent = fork.point.turn, fork.agent
     turn = TurnState.initial(
         job,
         first=first,
         max_iterations=first + agent.limits.max_iterations,
-        parent_turn_id=turn_id(fork.origin.job, first - 1) if first else None,
+        parent_turn_id=turn_id(fork.point.job, first - 1) if first else None,
     )
     told: tuple[dict[str, Any], ...] = ({"role": "user", "content": task},) if task else ()
     return Submission(

@@ -11,7 +11,7 @@ from loom_dsl.messages import legal_order
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ForkPoint:
     """What a job was forked from.
 
     Attributes:
@@ -24,12 +24,12 @@ class Origin:
     job: str
     turn: int
     end: int
-    earlier: "Origin | None" = None
+    earlier: "ForkPoint | None" = None
 
     @property
-    def line(self) -> "Iterator[Origin]":
+    def line(self) -> "Iterator[ForkPoint]":
         """This one, and those before it."""
-        one: Origin | None = self
+        one: ForkPoint | None = self
         while one is not None:
             yield one
             one = one.earlier
@@ -45,7 +45,7 @@ class Origin:
         for job, turn, end in reversed(json.loads(text)):
             found = cls(job, turn, end, found)
         if found is None:
-            raise ValueError("this is no origin of a fork")
+            raise ValueError("this is no text of a fork's point")
         return found
 
 

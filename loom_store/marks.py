@@ -4,7 +4,7 @@ from typing import Literal
 
 from sqlalchemy import bindparam, insert, select
 
-from loom_dsl.fork import Origin
+from loom_dsl.fork import ForkPoint
 from loom_store.jobs import jobs_below
 from loom_store.scope import Scope, storable
 from loom_store.tables import jobs, marks
@@ -45,7 +45,7 @@ class Marks(Scope):
         """Give the marks of the child jobs of a job and of theirs, by value."""
         return list(self._execute(_BELOW, {"job_name": job, "its_kind": kind}).scalars())
 
-    def origin(self, job: str) -> Origin | None:
+    def fork_point(self, job: str) -> ForkPoint | None:
         """Give what a job was forked from; None: it was not."""
         found = self.marks(job, "forked")
-        return Origin.read(found[0]) if found else None
+        return ForkPoint.read(found[0]) if found else None

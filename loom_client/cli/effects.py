@@ -35,14 +35,14 @@ async def effects(
     with existing_store(settings_of(store=store)) as opened_store:
         await find_job(opened_store, job)
         rows = await opened_store.read(lambda tx: told_effects(tx, job))
-        origin = await opened_store.read(lambda tx: tx.origin(job))
+        point = await opened_store.read(lambda tx: tx.fork_point(job))
     rows = [row for row in rows if state is None or row["state"].startswith(state)]
     if as_json:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
     else:
-        if origin:
-            print(f"forked from {origin.job} at turn {origin.turn}; effects up to there: `loom effects {origin.job}`")
+        if point:
+            print(f"forked from {point.job} at turn {point.turn}; effects up to there: `loom effects {point.job}`")
         _show(rows)
     return DONE
 

@@ -51,12 +51,12 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     last = tx.last_offset(job)
     latest = tx.read_events(job, after=max(0, last - 1), limit=1)
     entries = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
-    origin = tx.origin(job)
+    point = tx.fork_point(job)
     turns = (latest[0][1].get("n", 0) + 1) if latest else 0
     return {
         "graph": is_graph(tx, row),
-        "forked_from": {"job": origin.job, "turn": origin.turn} if origin else None,
-        "turns": max(0, turns - origin.turn) if origin else turns,
+        "forked_from": {"job": point.job, "turn": point.turn} if point else None,
+        "turns": max(0, turns - point.turn) if point else turns,
         "entries": len(entries),
         "events": last,
         "usage": (row["result"] or {}).get("usage") or _usage_so_far([entry.head for entry in entries]),

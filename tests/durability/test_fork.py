@@ -116,9 +116,9 @@ async def test_nothing_of_the_conversation_is_copied_and_a_prune_of_the_parent_l
         assert await transcript(store, "s-kept") == said
         second = await forked(opened, fork, 2, job="second")
         told = await account(store, second)
-    origin = await store.read(lambda tx: tx.origin("second"))
-    assert origin is not None
-    assert (origin.job, origin.turn, origin.earlier) == (parent.id, 2, None), "the turn is that of the first job"
+    point = await store.read(lambda tx: tx.fork_point("second"))
+    assert point is not None
+    assert (point.job, point.turn, point.earlier) == (parent.id, 2, None), "the turn is that of the first job"
     assert told.messages[:5] == said[:5]
     assert await store.read(lambda tx: tx.check_integrity()) == []
 
@@ -159,6 +159,9 @@ async def test_a_job_that_reached_its_limit_goes_on_with_a_budget_of_the_forks_o
         told = await account(opened.loom.store, fork)
     assert told.status == "completed"
     assert told.usage["model_calls"] == 3
+    news = [message["content"] for message in told.messages if message["role"] == "system"]
+    assert ["last turn" in text for text in news] == [True, False, True], "its own last turn is told, too"
+    assert "there are turns left" in news[1]
     assert (keys(opened, parent), keys(opened, fork)) == (["0", "1", "2"], ["3", "4"])
 
 
@@ -187,8 +190,11 @@ async def test_a_job_whose_history_is_gone_from_the_server_is_forked_from_the_st
 
 
 @pytest.mark.crash
-async def test_a_killed_worker_of_a_fork_repeats_no_effect_of_it_or_of_its_parent(house: Opener) -> None:
-    opened = await house(steps(3, "register"))
+@pytest.mark.parametrize(("tool", "outcome"), [("register", "settled"), ("send", "unknown")])
+async def test_a_killed_worker_of_a_fork_repeats_no_effect_of_it_or_of_its_parent(
+    house: Opener, tool: str, outcome: str
+) -> None:
+    opened = await house(steps(3, tool))
     async with opened.worker() as worker:
         parent = await ended(opened)
         (opened.workdir(parent) / "hold").touch()
@@ -199,10 +205,15 @@ async def test_a_killed_worker_of_a_fork_repeats_no_effect_of_it_or_of_its_paren
         opened.release(parent)
         await worker.start()
         told = await account(opened.loom.store, fork)
-    assert told.messages == await transcript(opened.loom.store, f"s-{parent.id}")
+    before = await transcript(opened.loom.store, f"s-{parent.id}")
+    assert told.messages[:4] == before[:4]
+    assert (told.messages == before, "outcome_unknown" in told.messages[4]["content"]) == (
+        outcome == "settled",
+        outcome == "unknown",
+    )
     assert (keys(opened, parent), keys(opened, fork)) == (["0", "1", "2"], ["1", "2"])
     done = await opened.loom.store.read(lambda tx: tx.effects(fork.id))
-    assert [(effect.turn, effect.status) for effect in done] == [(1, "settled"), (2, "settled")]
+    assert [(effect.turn, effect.status) for effect in done] == [(1, outcome), (2, "settled")]
 
 
 async def test_the_agent_is_the_one_of_then_unless_another_is_given(house: Opener) -> None:

@@ -1,11 +1,11 @@
-"""After which turns a job may be forked, and what a fork knows of its origin."""
+"""After which turns a job may be forked, and what a fork knows of where it comes from."""
 
 from typing import Any
 
 import pytest
 
 from loom_dsl.errors import UserError
-from loom_dsl.fork import Origin, Said, check_turn, turn_ends
+from loom_dsl.fork import ForkPoint, Said, check_turn, turn_ends
 
 USER: dict[str, Any] = {"role": "user"}
 TEXT: dict[str, Any] = {"role": "assistant"}
@@ -83,8 +83,8 @@ def test_every_turn_from_the_task_to_the_last_one_is_taken() -> None:
         check_turn("j", turn, finished=2, over=False)
 
 
-def test_an_origin_comes_back_from_its_text_with_those_before_it() -> None:
-    first = Origin("a", 0, 1)
-    second = Origin("b", 4, 9, first)
-    assert Origin.read(second.text()) == second
+def test_a_point_comes_back_from_its_text_with_those_before_it() -> None:
+    first = ForkPoint("a", 0, 1)
+    second = ForkPoint("b", 4, 9, first)
+    assert ForkPoint.read(second.text()) == second
     assert [one.job for one in second.line] == ["b", "a"]
