@@ -3,9 +3,11 @@
 import inspect
 import sys
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter
+from typing_extensions import TypedDict, is_typeddict
 
 from activities.registry import ToolRegistry
 from loom_dsl.checks_unit import Contract
@@ -79,6 +81,19 @@ def _result(function: Any) -> Mapping[str, Any] | None:
     """The schema of what a function gives, where its annotation says it."""
     try:
         hints = get_type_hints(inspect.unwrap(function))
-        return TypeAdapter(hints["return"]).json_schema(mode="serialization") if "return" in hints else None
-    except (PydanticUserError, NameError, TypeError):
+        return TypeAdapter(_readable(hints["return"])).json_schema(mode="serialization") if "return" in hints else None
+    except (PydanticUserError, NameError, TypeError, RecursionError):
         return None
+
+
+def _readable(hint: Any) -> Any:
+    """A type as pydantic reads it on every Python: before 3.12 it takes no `TypedDict` of `typing`."""
+    if is_typeddict(hint):
+        fields = {name: _readable(field) for name, field in get_type_hints(hint, include_extras=True).items()}
+        return TypedDict(hint.__name__, fields, total=hint.__total__)  # type: ignore[operator]
+    inside = tuple(_readable(argument) for argument in get_args(hint))
+    if inside == get_args(hint):
+        return hint
+    if isinstance(hint, UnionType):
+        return Union[inside]  # noqa: UP007 # made of types that are known only here
+    return get_origin(hint)[inside if len(inside) > 1 else inside[0]]

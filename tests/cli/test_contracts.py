@@ -10,6 +10,7 @@ from loom_client.project.validate import check_file, load_tools
 
 MODULE = "contract_steps"
 SOURCE = '''
+import typing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +37,16 @@ class Open(BaseModel, extra="allow"):
     known: int
 
 
+class Payment(typing.TypedDict):
+    amount: float
+
+
+class Paid(typing.TypedDict, total=False):
+    payments: list[Payment | None]
+    last: typing.Required[Payment]
+
+
+def pay() -> Paid: ...
 def clean(text: str, context: ToolContext, *, deep: bool = False, mode: Literal["a", "b"] = "a") -> Cleaned: ...
 async def count(n: int | None = None) -> Counted: ...
 def tell() -> Told: ...
@@ -123,7 +134,7 @@ def test_what_fits_is_not_complained_of(place: Path, node: str) -> None:
 
 @pytest.mark.parametrize(
     ("function", "field", "fields"),
-    [("clean", "line", "lines"), ("count", "n", "words"), ("tell", "whom", "by")],
+    [("clean", "line", "lines"), ("count", "n", "words"), ("tell", "whom", "by"), ("pay", "frist", "last, payments")],
 )
 def test_a_field_that_a_functions_result_does_not_have_is_told(
     place: Path, function: str, field: str, fields: str
@@ -154,3 +165,10 @@ def test_the_tools_of_a_graphs_own_agents_are_looked_at(place: Path) -> None:
     found = check_file(place / "g.yaml", tools, {})[1]
     assert [(one.code, one.line) for one in found] == [("L150", 9), ("L150", 9)]
     assert "did you mean 'grep'?" in found[0].message
+
+
+def test_types_inside_a_typed_dict_count_too(place: Path) -> None:
+    nodes = "  a: {activity: 'contract_steps:pay', next: b}\n  b: {end: \"${nodes.a.last.amount + ' EUR'}\"}\n"
+    (line,) = told(place, nodes, MODULE)
+    assert "L123 `nodes.a.last.amount + ' EUR'` computes with a number and text" in line
+    assert told(place, nodes.replace("' EUR'", "1"), MODULE) == []
