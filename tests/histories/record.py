@@ -2,6 +2,10 @@
 
 Until 0.1.0 a change of the machine may record them again, in the same commit; from then on they stay and only new ones
 are added.
+
+`arrivals` is not recorded again: a machine made it that knew no order of arrivals (`loom.arrivals.1`). Of two signed
+decisions the second is verified first and counts, then comes once more as a replay; three late ones set their
+question's timer anew, and an event has an id of Loom's own. Runs that began so must go on so.
 """
 
 import asyncio
