@@ -134,7 +134,7 @@ def test_what_fits_is_not_complained_of(place: Path, node: str) -> None:
 
 @pytest.mark.parametrize(
     ("function", "field", "fields"),
-    [("clean", "line", "lines"), ("count", "n", "words"), ("tell", "whom", "by"), ("pay", "frist", "last, payments")],
+    [("clean", "line", "lines"), ("count", "n", "words"), ("tell", "whom", "by"), ("pay", "lst", "last")],
 )
 def test_a_field_that_a_functions_result_does_not_have_is_told(
     place: Path, function: str, field: str, fields: str
