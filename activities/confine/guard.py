@@ -34,7 +34,7 @@ def guard(order: Order, line: socket.socket, streams: tuple[int, int]) -> None:
         told = {"refused": f"the command could not be confined: {error}"}
     if "status" not in told:
         end_children(None)
-    told["removed"] = sorted(os.path.relpath(path, order.cwd) for path in order.absent if _remove(path))
+    told["removed"] = sorted(os.path.relpath(path, order.cwd) for path in order.absent if _remove(order.cwd, path))
     with contextlib.suppress(OSError):
         line.sendall(json.dumps(told).encode())
         line.shutdown(socket.SHUT_RDWR)
@@ -206,25 +206,31 @@ def _excess(order: Order, first: int, lost: int) -> str:
     return "processes" if count > limits.processes + 2 else ""
 
 
-def _remove(path: str) -> bool:
-    """Remove what must not be there; whether something was. A link in its path is not followed."""
-    if not os.path.lexists(path):
-        return False
-    parent, name = os.path.split(path)
+def _remove(root: str, path: str) -> bool:
+    """Remove what must not be there; whether something was. A link on the way there was not there before either."""
+    folder = kernel.open_without_links(root)
+    *above, last = os.path.relpath(path, root).split("/")
     try:
-        folder = kernel.open_without_links(parent)
-    except OSError:
-        return False
-    try:
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, dir_fd=folder)
-        else:
-            os.unlink(name, dir_fd=folder)
+        for name in (*above, last):
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if name is last or stat.S_ISLNK(mode):
+                _remove_at(folder, name, mode)
+                return True
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
     except OSError:
         return False
     finally:
         os.close(folder)
-    return True
+    return False
+
+
+def _remove_at(folder: int, name: str, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(name, dir_fd=folder)
+    else:
+        os.unlink(name, dir_fd=folder)
 
 
 def _free(*paths: str) -> int:

@@ -68,11 +68,11 @@ class Order:
         Landlock gives rights, and takes none back below: what is around a protected place gets its own.
         """
         found: set[str] = set()
-        for path in () if self.namespaces or not self.landlock else (*self.hidden, *self.kept):
+        for path in () if self.namespaces or not self.landlock else (*self.hidden, *self.kept, *self.absent):
             while path != self.cwd:
                 path = os.path.dirname(path)
                 found.add(path)
-        return sorted(found)
+        return sorted(filter(os.path.isdir, found))
 
     def dump(self) -> bytes:
         """Write it as JSON."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from activities.confine.git_settings import directory_of, named_by, users_settings
 from activities.openat import open_beneath
 from activities.path_guard import is_secret
 from loom_dsl.errors import PermissionDenied, ToolError
@@ -18,6 +19,8 @@ MOST_HIDDEN = 1_000
 _MODULES = "modules"
 _DECIDE = ("hooks", "config")
 """In a repository: what git runs by itself, and settings, which name programs that it runs."""
+_BARE = frozenset({"HEAD", "objects", "refs", "config"})
+"""What git takes a directory for a repository by."""
 _REDIRECT = ("config.worktree", "commondir")
 """Files that an ordinary repository does not have, and that would let git read hooks and settings elsewhere."""
 _PUBLIC = re.compile(rb"CERTIFICATE|TRUSTED CERTIFICATE|X509 CRL|PUBLIC KEY|RSA PUBLIC KEY|DH PARAMETERS")
@@ -33,8 +36,9 @@ class Protected:
         hidden: Files that are neither read nor written.
         kept: What may be read only, with all below.
         held: Directories that may be written in and not be moved: what is kept in them would go along.
-        absent: Files that must not be there afterwards.
-        links: Symbolic links, relative to the working directory, where something would have to be kept.
+        absent: What must not be there afterwards.
+        links: Places, relative to the working directory, that would have to be kept and cannot: symbolic links, and the
+            directory itself.
     """
 
     hidden: tuple[str, ...] = ()
@@ -53,6 +57,7 @@ class _Found:
     held: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    repositories: set[str] = field(default_factory=set)
     left: int = MOST
 
 
@@ -72,7 +77,11 @@ def protected_in(root: str, shown: Callable[[str], bool] = lambda _: False, most
     _keep(found, settings)
     waiting = [root]
     while waiting:
-        for entry in _entries(waiting.pop()):
+        folder = waiting.pop()
+        entries = list(_entries(folder))
+        if {entry.name for entry in entries} >= _BARE:
+            _repository(found, folder, folder)
+        for entry in entries:
             found.left -= 1
             if entry.name.lower() == ".git":
                 _git(found, entry)
@@ -88,9 +97,9 @@ def protected_in(root: str, shown: Callable[[str], bool] = lambda _: False, most
             )
     return Protected(
         hidden=tuple(found.hidden),
-        kept=tuple(found.kept),
+        kept=tuple(dict.fromkeys(found.kept)),
         held=tuple(dict.fromkeys(found.held)),
-        absent=tuple(found.absent),
+        absent=tuple(dict.fromkeys(found.absent)),
         links=tuple(found.links),
     )
 
@@ -170,14 +179,36 @@ def _hide(found: _Found, path: str) -> None:
 
 def _git(found: _Found, entry: os.DirEntry[str]) -> None:
     """A repository; where it is a file, that says where the repository is."""
-    _hold(found, os.path.dirname(entry.path))
+    top = os.path.dirname(entry.path)
+    _hold(found, top)
     if entry.is_dir(follow_symlinks=False):
-        _repository(found, entry.path)
-    else:
-        _keep(found, entry.path)
+        return _repository(found, entry.path, top)
+    _keep(found, entry.path)
+    place = directory_of(entry.path)
+    if not _is_within(found, place) or not os.path.isdir(place):
+        return None
+    if os.path.realpath(place) != place:
+        return found.links.append(os.path.relpath(place, found.root))
+    common = os.path.join(place, "commondir")
+    if not os.path.isfile(common):
+        return _repository(found, place, top)
+    # A worktree: what decides lies in the repository, and is read anew for its directory.
+    with suppress(OSError, ValueError), open(common) as file:
+        shared = os.path.normpath(os.path.join(place, file.read(4096).strip()))
+        return _named(found, [os.path.join(shared, "config"), os.path.join(place, "config.worktree")], top)
 
 
-def _repository(found: _Found, path: str) -> None:
+def _repository(found: _Found, path: str, top: str = "") -> None:
+    """A repository's own directory.
+
+    Args:
+        found: What was found so far.
+        path: The directory.
+        top: That of its files; empty: as its settings say.
+    """
+    if path in found.repositories:
+        return
+    found.repositories.add(path)
     _hold(found, path)
     for name in _DECIDE:
         _keep(found, os.path.join(path, name), always=True)
@@ -190,7 +221,36 @@ def _repository(found: _Found, path: str) -> None:
     credentials = os.path.join(path, "credentials")
     if os.path.isfile(credentials) and not os.path.islink(credentials):
         found.hidden.append(credentials)
+    settings = [os.path.join(path, "config"), os.path.join(path, "config.worktree")]
+    _named(found, settings, top or named_by(settings, path).worktree or path)
     _modules(found, os.path.join(path, _MODULES))
+
+
+def _named(found: _Found, settings: list[str], top: str) -> None:
+    """What settings name: those of the repository, which are kept, and those of whoever runs git here."""
+    named = named_by([*settings, *users_settings()], top)
+    for place in (*named.settings, *named.hooks, *named.programs):
+        _keep_named(found, place)
+
+
+def _keep_named(found: _Found, place: str) -> None:
+    if not _is_within(found, place):
+        return
+    parent = os.path.dirname(place)
+    if place == found.root or os.path.realpath(parent) != parent:
+        found.links.append(os.path.relpath(place, found.root))
+    elif os.path.lexists(place):
+        _keep(found, place)
+        _hold(found, parent)
+    else:
+        found.absent.append(place)
+        while not os.path.isdir(parent):
+            parent = os.path.dirname(parent)
+        _hold(found, parent)
+
+
+def _is_within(found: _Found, place: str) -> bool:
+    return bool(place) and (place == found.root or place.startswith(found.root.rstrip("/") + "/"))
 
 
 def _modules(found: _Found, modules: str) -> None:

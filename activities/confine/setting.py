@@ -133,8 +133,10 @@ def _protected(place: str, mode: Mode, means: Means, environment: Mapping[str, s
         return Protected()
     found = protected_in(place, _shown(environment))
     if found.links and mode == "required":
-        what = f"{found.links[0]} is a symbolic link, and what git or a policy reads there could not be protected"
-        raise PermissionDenied(f"no command runs here: {what}; put the directory or file itself there")
+        first = found.links[0]
+        what = "a symbolic link" if first != "." else "where git looks for hooks"
+        why = f"{first} is {what}, and what git or a policy reads there could not be protected"
+        raise PermissionDenied(f"no command runs here: {why}; put the directory or file itself there")
     return make_missing(place, found) if means.namespaces else found
 
 

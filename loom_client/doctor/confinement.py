@@ -27,7 +27,11 @@ def confinement(env: Mapping[str, str]) -> Check:
     missing = lacking(means)
     if missing:
         found = f"this machine lacks {' and '.join(missing)}"
-        refused = "execute_bash and python_repl do not run" if mode == "required" else "commands run with less"
+        less = "commands run with less"
+        if not means.landlock:
+            less = "commands run, and read whatever this user may read"
+            less += "" if means.namespaces else ", and write whatever it may write"
+        refused = "execute_bash and python_repl do not run" if mode == "required" else less
         return Check(Status.WARN, _WHAT, f"{found}: {refused}", f"see {_HOW}")
     landlock = f"Landlock version {means.landlock}, seccomp"
     if means.namespaces:
@@ -39,8 +43,11 @@ def without_namespaces(mode: str, landlock: str) -> Check:
     """Say what is different on a machine where this user may not make namespaces."""
     fix = f"allow namespaces for this user to lift that: {_HOW}"
     if mode == "best_effort":
-        found = f"{landlock}; no namespaces, so keys, .env, .git and .loom in a working directory are not protected"
-        return Check(Status.WARN, _WHAT, found, fix)
+        found = (
+            f"{landlock}; no namespaces, so keys, .env, .git and .loom in a working directory are not protected: "
+            "commands read the keys and change hooks, settings and the project's policy"
+        )
+        return Check(Status.WARN, _WHAT, found, f"{fix}; or unset LOOM_CONFINEMENT, which protects them even so")
     found = (
         f"{landlock}; no namespaces, so commands stay in one process group, cannot change attributes of files, and "
         "make no new files beside keys, .env, .git or .loom: no `git commit`"

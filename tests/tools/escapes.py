@@ -107,6 +107,28 @@ REPOSITORY = {
     "in a module": "echo x >> .git/modules/part/config; echo x > .git/modules/part/hooks/pre-commit",
     "where a worktree belongs": "echo x > .git/worktrees/one/commondir; rm -rf .git/worktrees",
     "where a module belongs": "rm -f part/.git; echo 'gitdir: ../evil' > part/.git",
+    "hooks that its settings name": "echo x >> .githooks/pre-commit; echo x > .githooks/post-commit; mv .githooks x; "
+    "rm -rf .githooks; mkdir .githooks; echo x > .githooks/pre-push",
+    "hooks that its settings name and that are not there": "mkdir -p below/made/hooks; "
+    "echo x > below/made/hooks/pre-commit; chmod +x below/made/hooks/pre-commit",
+    "those by a link": "mkdir evil; mkdir evil/hooks; echo x > evil/hooks/pre-commit; ln -s ../evil below/made",
+    "settings that its own include": "echo '[core] fsmonitor = ./evil' >> shared.cfg; rm -f shared.cfg; "
+    "mv shared.cfg x; echo '[core] hooksPath = evil' > shared.cfg",
+    "settings that they would include": "echo '[core] hooksPath = evil' > later.cfg; ln -s shared.cfg later.cfg",
+    "a program that its settings name": "echo evil >> tools/clean.sh; rm tools/clean.sh; echo evil > tools/clean.sh; "
+    "mv tools t; mkdir tools; echo evil > tools/clean.sh",
+    "every setting that runs something": "for name in core.fsmonitor core.sshCommand core.pager core.editor "
+    "filter.x.clean filter.x.process diff.external diff.x.textconv alias.st merge.x.driver credential.helper "
+    "gpg.program core.hooksPath include.path init.templateDir; do git config $name ./evil; "
+    "git -C below config $name ./evil; git config --worktree $name ./evil; git -C part config $name ./evil; "
+    "GIT_CONFIG=.git/config git config $name ./evil; git config -f .git/config --add $name ./evil; done",
+    "another editor of settings": "git config --edit; git remote add x 'ext::sh -c evil'; git submodule init; "
+    "git -c core.editor='sh -c \"echo x >> $1\" -' config -e; git sparse-checkout set x; git worktree add ../w; "
+    "git lfs install --local; git init --template=$PWD/evil .",
+    "a repository apart": "echo x >> apart.git/config; echo x > apart.git/hooks/pre-commit; mv apart.git y; "
+    "cp -r y apart.git; echo x > apart.git/hooks/pre-commit; rm -f apart/.git; echo 'gitdir: ../y' > apart/.git",
+    "a bare repository": "git -C bare.git config core.fsmonitor ./evil; echo x > bare.git/hooks/post-update; "
+    "mv bare.git z; cp -r z bare.git; echo x >> bare.git/config",
     "the project's policy": "echo > .loom/policy.yaml; rm -rf .loom; mv .loom away; mv .loom/policy.yaml .loom/x",
     "the policy in another directory": "mkdir new; echo x > new/policy.yaml; rm -rf .loom; mv -T new .loom",
     "by the way of a process": "cd .git/hooks; echo x > ../config; echo x > a.sample; cd /proc/self/cwd; echo x > new",

@@ -63,7 +63,7 @@ def a_repository(folder: Path) -> None:
 
 @pytest.fixture
 def project(place: Place) -> Place:
-    """A repository with a module, a worktree, another repository in it, and a policy."""
+    """A repository with a module, a worktree, other repositories in it, settings that name others, and a policy."""
     work = place.work
     for folder in (work, work / "below", work / "part"):
         a_repository(folder)
@@ -74,7 +74,25 @@ def project(place: Place) -> Place:
     (work / ".git" / "worktrees" / "one" / "commondir").write_text("../..\n")
     (work / ".loom").mkdir()
     (work / ".loom" / "policy.yaml").write_text("loom: 1\nkind: policy\n")
+    name_more(work)
     return place
+
+
+def name_more(work: Path) -> None:
+    """Let the repositories' settings name hooks, programs and other settings; some of them are not there."""
+    a_repository(work / "apart")
+    (work / "apart" / ".git").rename(work / "apart.git")
+    (work / "apart" / ".git").write_text("gitdir: ../apart.git\n")
+    git(work, "init -q --bare --template= bare.git")
+    (work / "bare.git" / "hooks").mkdir()
+    for file in (".githooks/pre-commit", "tools/clean.sh", "shared.cfg"):
+        (work / file).parent.mkdir(exist_ok=True)
+        (work / file).write_text("# as it was\n")
+    with (work / ".git" / "config").open("a") as file:
+        file.write("[core]\n\thooksPath = .githooks ; ours\n[include] path = ../shared.cfg\n")
+        file.write('[includeIf "gitdir:x"]\n\tpath = "../later.cfg"\n[filter "x"] clean = sh \\\n tools/clean.sh %f\n')
+    with (work / "below" / ".git" / "config").open("a") as file:
+        file.write("[core]\n\thooksPath = made/hooks\n")
 
 
 def what_decides(work: Path) -> dict[str, tuple[str, int]]:
@@ -82,7 +100,8 @@ def what_decides(work: Path) -> dict[str, tuple[str, int]]:
     found = {}
     places = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/worktrees", "part/.git",
               ".git/modules/part/config", ".git/modules/part/hooks", "below/.git/config", "below/.git/hooks",
-              ".loom"]  # fmt: skip
+              "apart/.git", "apart.git/config", "apart.git/hooks", "bare.git/config", "bare.git/hooks", ".githooks",
+              "tools/clean.sh", "shared.cfg", "later.cfg", "below/made/hooks", ".loom"]  # fmt: skip
     for name in places:
         for file in [work / name, *sorted((work / name).rglob("*"))]:
             if file.is_file():
@@ -145,8 +164,8 @@ def test_git_goes_on_working_where_there_are_namespaces(project: Place) -> None:
         pytest.skip("without namespaces git cannot make its lock files")
     for file in ("a.txt", "b.txt"):
         (project.work / file).write_text(f"{file}\n")
-    (project.work / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\necho hooked >> hooked.txt\n")
-    (project.work / ".git" / "hooks" / "pre-commit").chmod(0o755)
+    (project.work / ".githooks" / "pre-commit").write_text("#!/bin/sh\necho hooked >> hooked.txt\n")
+    (project.work / ".githooks" / "pre-commit").chmod(0o755)
     commands = ["add a.txt", "commit -q -m one", "status --short", "checkout -q -b other", "add b.txt",
                 "commit -q -m two", "diff main other --stat", "checkout -q main", "merge -q other", "tag v1",
                 "branch -q -m other third", "log --oneline", "stash list", "gc -q", "fsck"]  # fmt: skip
@@ -201,6 +220,29 @@ def test_a_repository_without_hooks_gets_an_empty_directory_for_them(place: Plac
     git(place.work, "init -q --template=")
     assert place.run("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit").status
     assert os.listdir(place.work / ".git" / "hooks") == []
+
+
+def test_hooks_in_the_working_directory_itself_cannot_be_protected(project: Place) -> None:
+    with (project.work / ".git" / "config").open("a") as file:
+        file.write("[core] hooksPath = .\n")
+    with pytest.raises(PermissionDenied, match=r"no command runs here: \. is where git looks for hooks"):
+        order_of(["/bin/true"], project.work, project.means, {"HOME": str(project.home)}, cpu=1)
+
+
+def test_settings_of_whoever_runs_git_count_for_every_repository(
+    project: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project.home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (project.home / ".gitconfig").write_text("[core]\n  hooksPath = myhooks\n  fsmonitor = tools/watch\n")
+    for repository in (project.work, project.work / "below"):
+        (repository / "myhooks").mkdir()
+        (repository / "tools").mkdir(exist_ok=True)
+        (repository / "tools" / "watch").write_text("as it was")
+    project.run("echo x > myhooks/pre-commit; echo x > below/myhooks/pre-push; echo x > below/tools/watch; mv tools t")
+    for repository in (project.work, project.work / "below"):
+        assert os.listdir(repository / "myhooks") == []
+        assert (repository / "tools" / "watch").read_text() == "as it was"
 
 
 def test_a_command_ends_what_it_removed_also_when_it_is_stopped(project: Place) -> None:
