@@ -1,6 +1,6 @@
 """Who may decide about a question, when enough people have answered alike, and what is remembered of it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loom_dsl.approval import Decision
 from loom_dsl.approval_policy import is_among, person
@@ -132,8 +132,10 @@ def votes_of(token: Token, decision: Decision) -> dict[str, list[str]]:
 
 
 def rules_of(machine: "Machine", token: Token) -> list[str]:
-    """The rules that a decision may remember. Only a pipeline's are: what a question of a user's graph says may have been
-    computed from what was read outside, and who answers it is asked about something else.
+    """The rules that a decision may remember: only a pipeline's.
+
+    What a question of a user's graph says may have been computed from what was read outside, and who answers it is
+    asked about something else.
     """
     request = token.data["request"]
     rules = request.get("rules") if isinstance(request, dict) else None
