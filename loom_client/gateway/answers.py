@@ -44,6 +44,11 @@ STATUS = {
     "retry": 503,
 }
 """HTTP status of each verdict."""
+SOON, LATER = 1, 10
+"""Seconds after which what was not taken may be sent again: when the job is between two runs, and when something is
+full, busy or away."""
+AFTER = {"retry": SOON, "full": LATER}
+"""The same for verdicts. What is not here is no matter of time alone."""
 TITLES = {
     400: "Not readable",
     401: "Who are you?",
@@ -67,13 +72,20 @@ class Problem(LoomError):
     Attributes:
         status: The HTTP status.
         verdict: What the job says to it, as of the update `loom.decide`.
+        after: Seconds after which the same request may be taken; None: not by waiting alone.
     """
 
     code = "gateway_refused"
 
-    def __init__(self, status: int, message: str, verdict: str = "") -> None:
+    def __init__(self, status: int, message: str, verdict: str = "", after: int | None = None) -> None:
         super().__init__(message)
-        self.status, self.verdict = status, verdict
+        self.status, self.verdict, self.after = status, verdict, after or AFTER.get(verdict)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer has besides `SAFE`."""
+        who = {"WWW-Authenticate": 'Bearer realm="loom"'} if self.status == 401 else {}
+        return who | ({"Retry-After": str(self.after)} if self.after else {})
 
 
 def document(value: Any, status: int = 200) -> Response:
@@ -83,8 +95,7 @@ def document(value: Any, status: int = 200) -> Response:
 
 def problem(found: Problem) -> Response:
     """Answer with a problem document."""
-    headers = {**SAFE, **({"WWW-Authenticate": 'Bearer realm="loom"'} if found.status == 401 else {})}
-    return Response(problem_text(found), found.status, headers, PROBLEM)
+    return Response(problem_text(found), found.status, {**SAFE, **found.headers}, PROBLEM)
 
 
 def problem_text(found: Problem) -> bytes:
@@ -101,10 +112,12 @@ def problem_for(error: LoomError) -> Problem:
     if isinstance(error, DecisionRefused):
         return Problem(STATUS.get(error.verdict, 409), error.message, error.verdict)
     if isinstance(error, ConfigurationError):
-        return Problem(503, "the Temporal server cannot be reached; try again later")
+        return Problem(503, "the Temporal server cannot be reached; try again later", after=LATER)
     kinds: tuple[tuple[type[LoomError], int], ...] = ((NotFoundError, 404), (ConflictError, 409), (UserError, 422))
-    status = next((status for kind, status in kinds if isinstance(error, kind)), 503)
-    return Problem(status, error.message)
+    if found := next((status for kind, status in kinds if isinstance(error, kind)), None):
+        return Problem(found, error.message)
+    # What has no class of its own is said by the Temporal server, such as that it is too busy.
+    return Problem(503, error.message, after=LATER if error.retryable or type(error) is LoomError else None)
 
 
 async def json_body(request: Request) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from loom_client.gateway.answers import PROBLEM, SAFE, Problem, problem, problem_text
+from loom_client.gateway.answers import PROBLEM, SAFE, SOON, Problem, problem, problem_text
 
 MOST_AT_ONCE = 200
 """Connections, and requests under way, beyond which requests are refused."""
@@ -22,7 +22,7 @@ class Connection(H11Protocol):
         if max(len(self.connections), len(self.tasks)) <= MOST_AT_ONCE:
             await self._answer(scope, receive, send)
             return
-        busy = problem(Problem(503, "too many requests at once; try again"))
+        busy = problem(Problem(503, "too many requests at once; try again", after=SOON))
         busy.headers["Connection"] = "close"
         await busy(scope, receive, send)
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from loom_client.gateway.answers import TITLES
 from loom_client.gateway.bodies import Body, ControlBody, DecisionBody, JobBody, LinksBody, MessageBody
 from loom_client.gateway.schemas import SCHEMAS
 from loom_dsl.signature import Signature
@@ -17,8 +16,33 @@ _LIMIT: dict[str, Any] = {
 }
 _BODIES: tuple[type[Body], ...] = (DecisionBody, LinksBody, ControlBody, MessageBody, JobBody)
 _JSON, _PROBLEM, _HTML = "application/json", "application/problem+json", "text/html"
-_HEADERS = {401: "WWW-Authenticate", 405: "Allow"}
-"""Header that a refusal has."""
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"required": True, "schema": _TEXT}},
+    405: {"Allow": {"required": True, "schema": _TEXT}},
+    503: {
+        "Retry-After": {
+            "description": "After so many seconds the same request may be taken. Absent: not by waiting alone.",
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    },
+}
+"""Headers that a refusal has."""
+_MEANS = {
+    400: "What was sent is no JSON, or no request.",
+    401: "No token that counts was sent.",
+    403: "No role of yours allows it, or the job says that you may not decide, or that a signature does not count.",
+    404: "There is none of this id, or the job does not wait for it any more.",
+    408: "The body did not come in time.",
+    409: "Somebody else decided, the job has ended, or the id is another job's.",
+    410: "The time was over.",
+    413: "The body is larger than 64 KiB.",
+    415: "The body is not `application/json`.",
+    422: "The body or a parameter is not valid, or is about something else than what is asked (`wrong_digest`).",
+    503: "It was not taken. With `Retry-After` send it again after so many seconds: the job is between two runs "
+    "(`retry`), has as many messages waiting as it keeps (`full`), or the Temporal server, the store or this gateway "
+    "is busy or away. Without it somebody must do something first, such as give the workers keys (`unverifiable`).",
+}
+"""What a refusal means; `verdict` says which it is where there are several."""
 
 
 def description(url: str) -> dict[str, Any]:
@@ -83,7 +107,7 @@ def _jobs() -> dict[str, Any]:
                      ("inject", "Send a job's agent a message.")):  # fmt: skip
         model = MessageBody if op == "inject" else ControlBody
         made = _operation(op, what, "Answer", _NAME, body=model, ends=(404, 409, 503))
-        paths[f"/v1/jobs/{{id}}/{op}"] = {"post": _or_unconfirmed(made)}
+        paths[f"/v1/jobs/{{id}}/{op}"] = {"post": _or_unconfirmed(made, _TWICE if op == "inject" else _ONCE)}
     return paths
 
 
@@ -91,10 +115,11 @@ def _open() -> dict[str, Any]:
     """What needs no token: this description, and links."""
     described = {"description": "Done.", "content": {_JSON: {"schema": {"type": "object"}}}}
     page: dict[str, Any] = {"content": {_HTML: {"schema": _TEXT}}}
-    pages = {str(status): {"description": TITLES[status], **page} for status in (403, 404, 409, 410, 422, 503)}
+    pages = {str(status): {"description": _MEANS[status], **page} for status in (403, 404, 409, 410, 422, 503)}
+    pages["503"] |= {"headers": _HEADERS[503]}
     done = {"200": {"description": "Done.", **page}}
     link: dict[str, Any] = {"parameters": [_LINK], "security": []}
-    sent = {"202": {"description": _SENT, **page}, "413": {"description": TITLES[413], **page}}
+    sent = {"202": {"description": _SENT + _ONCE, **page}, "413": {"description": _MEANS[413], **page}}
     return {
         "/openapi.json": {
             "get": {"operationId": "openapi", "summary": "This.", "security": [], "responses": {"200": described}}
@@ -106,11 +131,16 @@ def _open() -> dict[str, Any]:
     }
 
 
-_SENT = "Sent; no worker has confirmed it yet."
+_SENT = (
+    "Sent, and confirmed by no worker in time (`unconfirmed`). The Temporal server keeps it, and the job looks at it "
+    "as soon as a worker is up; what comes of it is seen in the approval or the job. "
+)
+_ONCE = "Sending it again is harmless: it counts once."
+_TWICE = "Do not send it again: that would be a second message."
 
 
-def _or_unconfirmed(operation: dict[str, Any]) -> dict[str, Any]:
-    return {**operation, "responses": {**operation["responses"], "202": _answer(_SENT, "Answer")}}
+def _or_unconfirmed(operation: dict[str, Any], again: str = _ONCE) -> dict[str, Any]:
+    return {**operation, "responses": {**operation["responses"], "202": _answer(_SENT + again, "Answer")}}
 
 
 def _operation(
@@ -135,8 +165,8 @@ def _answer(what: str, schema: str) -> dict[str, Any]:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    told = {"headers": {_HEADERS[status]: {"required": True, "schema": _TEXT}}} if status in _HEADERS else {}
-    return {"description": TITLES[status], **told, "content": _content(_PROBLEM, "Problem")}
+    told = {"headers": _HEADERS[status]} if status in _HEADERS else {}
+    return {"description": _MEANS[status], **told, "content": _content(_PROBLEM, "Problem")}
 
 
 def _content(kind: str, schema: str) -> dict[str, Any]:

@@ -47,7 +47,9 @@ def done(link: Link, answer: Mapping[str, str], status: int) -> HTMLResponse:
 
 def refused(found: Problem) -> HTMLResponse:
     """Say why not."""
-    return _page(TITLES.get(found.status, "Refused"), f"<p>{_safe(found.message)}</p>", found.status)
+    page = _page(TITLES.get(found.status, "Refused"), f"<p>{_safe(found.message)}</p>", found.status)
+    page.headers.update(found.headers)
+    return page
 
 
 def _page(title: str, body: str, status: int) -> HTMLResponse:

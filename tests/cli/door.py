@@ -46,13 +46,16 @@ class Door:
 
 
 @contextmanager
-def opened_door(house: House, folder: Path, scripts: Mapping[str, str] | None = None) -> Iterator[Door]:
+def opened_door(
+    house: House, folder: Path, scripts: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[Door]:
     """Run a gateway and a worker under `POLICY`, beside the house's own.
 
     Args:
         house: What the rest is taken from.
         folder: Holds the agents (`agents`), their directories (`work`), the policy, and the tokens.
         scripts: What more models say.
+        settings: More variables of the gateway and the worker.
     """
     (folder / "policy.yaml").write_text(POLICY)
     write_keys(folder / "approvers.jsonl", public_key(key_of("ann")))
@@ -66,6 +69,7 @@ def opened_door(house: House, folder: Path, scripts: Mapping[str, str] | None = 
         "LOOM_GATEWAY_KEY": KEY,
         "LOOM_GATEWAY_AGENTS": str(folder / "agents"),
         "LOOM_GATEWAY_WORK": str(folder / "work"),
+        **settings,
     }
     with models_served(scripts or {}) as models:
         queue = f"gateway-{uuid.uuid4().hex[:8]}"
