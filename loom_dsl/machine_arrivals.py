@@ -36,6 +36,7 @@ class Arrival:
         again: What brought the very same decision once more: updates, which are answered, and at most one signal.
         doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
         count: Counts it, when it is its turn; None: something is still to be found out.
+        name: What is the same when the very same decision comes again; empty where its sender has given it no name.
     """
 
     decision: Decision
@@ -43,6 +44,10 @@ class Arrival:
     again: list[SignalReceived] = field(default_factory=list)
     doing: str = ""
     count: Callable[[], None] | None = None
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = _name(self.decision)
 
     def came_again(self, signal: SignalReceived) -> None:
         """The very same decision came once more."""
@@ -113,9 +118,9 @@ def _next(machine: "Machine", name: str) -> Arrival | None:
 
 def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
     """Give the arrival of this very decision that is not settled yet."""
-    line = machine.arrivals.get(decision.approval_id)
+    line = machine.arrivals.get(decision.approval_id, [])
     name = _name(decision) if line else ""
-    return next((arrival for arrival in line or () if name and _name(arrival.decision) == name), None)
+    return next((arrival for arrival in line if name and arrival.name == name), None)
 
 
 def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
