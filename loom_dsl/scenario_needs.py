@@ -7,7 +7,7 @@ from typing import Any
 
 from loom_dsl.canonical import canonical_json
 from loom_dsl.checks_expressions import expressions_of
-from loom_dsl.checks_reading import readings
+from loom_dsl.checks_reading import readings, type_of
 from loom_dsl.checks_slots import Slot, slots_of
 from loom_dsl.graph import Body, InputField
 from loom_dsl.nodes_flow import Approval, Branch, End, Event, Join
@@ -21,6 +21,14 @@ from loom_dsl.yaml_text import Rows, write_yaml
 _EMPTY: dict[str, Any] = {"str": "", "int": 0, "float": 0.0, "bool": False, "list": [], "dict": {}, "any": None}
 Steps = tuple[str, ...]
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_LISTS = ("len", "any", "all", "sum", "sorted", "reversed", "unique", "flatten", "first", "last", "join")
+_TAKEN: dict[str, str] = {
+    **dict.fromkeys(_LISTS, "list"),
+    **dict.fromkeys(("lower", "upper", "strip", "startswith", "endswith", "replace", "split"), "str"),
+    **dict.fromkeys(("keys", "values", "items", "merge"), "dict"),
+    **dict.fromkeys(("abs", "round", "floor", "ceil"), "int"),
+}
+"""The type of a function's first argument."""
 
 
 def empty_input(plan: Plan) -> dict[str, Any]:
@@ -181,17 +189,38 @@ def _empty(slot: Slot, source: str, name: str) -> Any:
     if source == name and slot.place == ("map", "over"):
         return []
     for part in ast.walk(ast.parse(source, mode="eval")):
-        if isinstance(part, ast.Compare):
-            known = _enough(part, name) if ends else None
-            if known is not None:
-                return known
-            if all(isinstance(one, _ORDERS) for one in part.ops) and name in map(
-                ast.unparse, (part.left, *part.comparators)
-            ):
-                return 0
-        elif isinstance(part, ast.Call) and ast.unparse(part.func) == "len" and name in map(ast.unparse, part.args):
-            return []
+        known = _enough(part, name) if ends and isinstance(part, ast.Compare) else None
+        known = _worked_with(part, name) if known is None else known
+        if known is not None:
+            return known
     return None
+
+
+def _worked_with(part: ast.AST, name: str) -> Any:
+    """An empty value that a part of an expression can work with; None when it takes any, or is about others."""
+    if isinstance(part, ast.ListComp | ast.GeneratorExp):
+        return [] if ast.unparse(part.generators[0].iter) == name else None
+    if isinstance(part, ast.Subscript):
+        return "" if isinstance(part.slice, ast.Slice) and ast.unparse(part.value) == name else None
+    if isinstance(part, ast.Call):
+        first = name in map(ast.unparse, part.args[:1])
+        return _EMPTY[_TAKEN.get(ast.unparse(part.func), "any")] if first else None
+    if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
+        inside = ast.unparse(part.comparators[0]) == name
+        return None if not inside else "" if type_of(part.left) == "str" else []
+    if isinstance(part, ast.Compare) and all(isinstance(one, _ORDERS) for one in part.ops):
+        return _beside(name, [part.left, *part.comparators])
+    if isinstance(part, ast.BinOp):
+        return _beside(name, [part.left, part.right])
+    return None
+
+
+def _beside(name: str, parts: list[ast.expr]) -> Any:
+    """The empty value that goes with what else an operator is given."""
+    if name not in map(ast.unparse, parts):
+        return None
+    known = [_EMPTY[kind] for part in parts if (kind := type_of(part)) in ("str", "list")]
+    return known[0] if known else 0
 
 
 def _enough(part: ast.Compare, name: str) -> Any:

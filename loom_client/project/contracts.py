@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter
-from typing_extensions import TypedDict, is_typeddict
+from typing_extensions import TypedDict, is_typeddict  # comes with pydantic, which takes these on every Python
 
 from activities.registry import ToolRegistry
 from loom_dsl.checks_unit import Contract

@@ -643,6 +643,35 @@ def test_what_ends_a_loop_is_assumed_of_the_work_that_its_graph_ends_with(until:
     assert play_scenario(plan, Scenario.model_validate(head)).cases[0].status == "completed"
 
 
+@pytest.mark.parametrize(
+    ("expression", "assumed"),
+    [
+        ("any([hit.score > 1 for hit in result.v])", []),
+        ("'PASS' in result.v", ""),
+        ("1 in result.v", []),
+        ("result.v in ['a', 'b']", None),
+        ("result.v > 3", 0),
+        ("result.v < 'x'", ""),
+        ("result.v + 1 == 2", 0),
+        ("result.v + ' EUR' == 'x'", ""),
+        ("result.v + [1] == [1]", []),
+        ("result.v[:20] == ''", ""),
+        ("lower(result.v) == 'x'", ""),
+        ("sum(result.v) > 3", []),
+        ("len(keys(result.v)) > 3", {}),
+        ("result.v == 'x'", None),
+    ],
+)
+def test_a_value_is_assumed_that_the_expression_can_work_with(expression: str, assumed: Any) -> None:
+    plan = plan_of(
+        "  work: {activity: 'm:f', next: [{if: \"" + expression + '", to: done}, {to: done}]}\n  done: {end: 1}\n'
+    )
+    assert empty_results(plan) == {"work": {"v": assumed}}
+    results = {name: {"result": value} for name, value in empty_results(plan).items()}
+    head = {"loom": 1, "kind": "scenario", "name": "s", "results": results}
+    assert play_scenario(plan, Scenario.model_validate(head)).cases[0].status == "completed"
+
+
 def test_the_decisions_of_a_scenario_count_as_signed() -> None:
     plan = plan_of(
         """
