@@ -11,18 +11,14 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.registry import ToolRegistry
-from activities.runtime import Runtime
 from loom_client.job import Job
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.graph import Graph
 from loom_store.store import Store
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, transcript
-from tests.support import undoable
 from tests.support.external import BEGUN, lines
 from tests.support.waiting import eventually
-from worker import make_worker
 
 pytestmark = [pytest.mark.server]
 
@@ -216,32 +212,6 @@ async def test_a_killed_worker_of_a_fork_repeats_no_effect_of_it_or_of_its_paren
     assert [(effect.turn, effect.status) for effect in done] == [(1, outcome), (2, "settled")]
 
 
-async def test_the_agent_is_the_one_of_then_unless_another_is_given(house: Opener) -> None:
-    opened = await house(steps(3, "put"))
-    store = opened.loom.store
-
-    async def plan(job: str) -> str:
-        row = await store.read(lambda tx: tx.job(job))
-        assert row is not None
-        return str(row["plan"])
-
-    async with opened.inside():
-        parent = await ended(opened)
-        await store.write(lambda tx: tx.mark(parent.id, "policy", tx.put_blob(b"loom: 1\nkind: policy\n")))
-        same = await forked(opened, parent, 1, job="same")
-        asking = opened.agent(permissions={"ask": ["put"]})
-        other = await forked(opened, parent, 1, job="other", agent=asking)
-        cheaper = await forked(opened, parent, 1, job="cheaper", model="cheaper")
-        await opened.approval(other)
-        await other.abort(by="me")
-        for job in (same, other, cheaper):
-            await account(store, job)
-    assert await plan("same") == await plan(parent.id)
-    assert len({await plan(job) for job in ("same", "other", "cheaper")}) == 3
-    marks = [await store.read(lambda tx, job=job: len(tx.marks(job, "policy"))) for job in ("same", "other", "cheaper")]  # type: ignore[misc]
-    assert marks == [1, 0, 1]
-
-
 async def test_the_same_id_is_the_same_fork_and_no_other(house: Opener) -> None:
     opened = await house(steps(3))
     async with opened.worker():
@@ -284,28 +254,3 @@ async def test_what_cannot_be_forked_is_told(house: Opener) -> None:
         fork = await forked(opened, parent, 4, "Once more.")
         told = await account(opened.loom.store, fork)
     assert told.status == "completed"
-
-
-async def test_a_fork_is_told_what_an_abort_took_back_after_it_was_done(house: Opener) -> None:
-    calls = [{"tool": "book", "args": {"text": "hotel"}}, {"tool": "note", "args": {"text": "remark"}}]
-    opened = await house([{"calls": calls}, {"calls": [{"tool": "linger", "args": {"text": "x"}}]}, {"say": "Well."}])
-    names = (*undoable.NAMES, "linger")
-    tools = (*undoable.REFERENCES, "tests.support.external:linger")
-    agent = opened.agent(tools=tools, permissions={"allow": list(names)}, on_abort="compensate")
-    modules = ["tests.support.undoable", "tests.support.external"]
-    environment = opened.runtime().environment
-    registry = ToolRegistry.load(modules=modules)
-    async with (
-        Runtime(opened.loom.store, registry, opened.folder, environment=environment) as runtime,
-        make_worker(opened.loom.client, runtime, opened.settings.task_queue),
-    ):
-        parent = await opened.start(agent, hold=True)
-        await eventually(lambda: lines(opened.workdir(parent), BEGUN))
-        await parent.abort(by="me")
-        assert (await parent.result()).status == "aborted"
-        opened.release(parent)
-        told = await account(opened.loom.store, await forked(opened, parent, 1))
-    assert told.status == "completed"
-    assert [message["role"] for message in told.messages[:5]] == ["user", "assistant", "tool", "tool", "system"]
-    assert "was taken back, or may have been: book (turn 1). Look" in told.messages[4]["content"]
-    assert lines(opened.workdir(parent), undoable.TAKEN_BACK) == ["hotel 7"]
