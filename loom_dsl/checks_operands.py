@@ -15,7 +15,9 @@ Wrong = tuple[str, str, str]
 _NUMBER, _TEXT, _LIST = frozenset({"integer", "number"}), frozenset({"string"}), frozenset({"array"})
 _ORDERED = (_NUMBER | {"boolean"}, _TEXT, _LIST)
 _INDEXED = _TEXT | _LIST
-_COUNTS = ("length", "size", "count")
+_LENGTHS = ("length", "size", "count")
+_WHOLE = (("join", "need"), ("join", "threads"), ("map", "need"), ("map", "barrier", "limit"), ("next", "times"))
+"""Slots that take a whole number."""
 
 
 def check_operands(unit: Unit, checked: Checked) -> Iterator[Finding]:
@@ -40,7 +42,22 @@ class _Operands:
 
     def wrong(self) -> Iterator[Wrong]:
         """Everything in it that cannot work."""
-        yield from self._in(ast.parse(self.reading.source.strip(), mode="eval").body, frozenset())
+        tree = ast.parse(self.reading.source.strip(), mode="eval").body
+        yield from self._in(tree, frozenset())
+        if self.slot.place in _WHOLE:
+            yield from self._whole(tree)
+
+    def _whole(self, tree: ast.expr) -> Iterator[Wrong]:
+        divided = isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div)
+        kinds = self.kinds(tree, frozenset())
+        if divided or "integer" not in kinds:
+            gives = "a number that is not whole" if divided else words(kinds)
+            fix = "divide with `//`" if divided else "give it a whole number, such as len(…)"
+            yield (
+                "L123",
+                f"`{self.slot.place[-1]}` takes a whole number, and `{self.reading.source}` gives {gives}",
+                fix,
+            )
 
     def _in(self, node: ast.AST, bound: frozenset[str]) -> Iterator[Wrong]:
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
@@ -93,8 +110,8 @@ class _Operands:
         if "object" in kinds or (path is not None and self._soft((*path, name))):
             return
         shown = ast.unparse(target)
-        fix = f"write `len({shown})`" if name in _COUNTS and kinds & _INDEXED else f"read `{shown}` itself"
-        fix += ", or an item of it" if kinds & _LIST and name not in _COUNTS else ""
+        fix = f"write `len({shown})`" if name in _LENGTHS and kinds & _INDEXED else f"read `{shown}` itself"
+        fix += ", or an item of it" if kinds & _LIST and name not in _LENGTHS else ""
         yield "L126", f"`{shown}` is {words(kinds)}, and `{self.key}` reads the field `{name}` of it", fix
 
     def _binop(self, node: ast.BinOp, bound: frozenset[str]) -> Iterator[Wrong]:

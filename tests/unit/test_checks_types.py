@@ -271,3 +271,19 @@ def test_what_may_be_computed_is_not_complained_of(expression: str) -> None:
 )
 def test_what_to_write_instead_is_said(expression: str, fix: str) -> None:
     assert [told.fix for told in computed(expression)] == [fix]
+
+
+@pytest.mark.parametrize(
+    ("need", "fix"),
+    [
+        ("len(input.l) / 2", "divide with `//`"),
+        ("input.who", "give it a whole number, such as len(…)"),
+        ("len(input.l) // 2", ""),
+        ("input.n - 1", ""),
+        ("input.all", ""),
+    ],
+)
+def test_a_count_is_a_whole_number(need: str, fix: str) -> None:
+    call = {"over": "input.l", "do": "one", "need": f"${{{need}}}"}
+    told = found({"m": {"map": call, "next": "done"}}, input=FIELDS, graphs={"one": {"nodes": {"z": {"end": 1}}}})
+    assert [(one.code, one.fix) for one in told] == ([("L123", fix)] if fix else [])
