@@ -10,6 +10,7 @@ from loom_client.doctor.mcp import mcp_servers
 from loom_client.doctor.model import model
 from loom_client.doctor.server import server
 from loom_client.doctor.state import store
+from loom_client.doctor.webhooks import webhooks
 from loom_client.settings import Settings
 
 PACKAGES = ("workflows", "activities", "worker")
@@ -36,6 +37,8 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     yield checked
     if path is not None:
         yield room(path)
+        if checked.status is reached[0].status is Status.OK:
+            yield from webhooks(settings, path)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
         yield model(environment)

@@ -77,27 +77,32 @@ async def _ask_server(settings: Settings, what: str) -> list[Check]:
 
 
 async def _workers(client: "Client", settings: Settings) -> Check:
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-
-    request = DescribeTaskQueueRequest(
-        namespace=settings.namespace,
-        task_queue=TaskQueue(name=settings.task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    answer = await client.workflow_service.describe_task_queue(request)
-    now = time.time()
-    seen = {
-        poller.identity: now - poller.last_access_time.ToSeconds()
-        for poller in answer.pollers
-        if now - poller.last_access_time.ToSeconds() < RECENT_SECONDS
-    }
+    seen = await pollers(client, settings.task_queue)
     what = f"worker on {settings.task_queue}"
     if not seen:
         fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"
         return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
     return Check(Status.OK, what, heard(seen))
+
+
+async def pollers(client: "Client", task_queue: str) -> dict[str, float]:
+    """Give the workers that asked for work on a queue lately, and how many seconds ago."""
+    from temporalio.api.enums.v1 import TaskQueueType
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    answer = await client.workflow_service.describe_task_queue(request)
+    now = time.time()
+    return {
+        poller.identity: now - poller.last_access_time.ToSeconds()
+        for poller in answer.pollers
+        if now - poller.last_access_time.ToSeconds() < RECENT_SECONDS
+    }
 
 
 def heard(seen: Mapping[str, float]) -> str:
