@@ -75,7 +75,10 @@ def _targets(unit: Unit, checked: Checked) -> Iterator[Finding]:
         if checked.find(call.name) is None and call.name not in checked.library:
             known = [*checked.graph.graphs, checked.graph.name, *checked.library]
             message = f"`{call.key}` runs the graph `{call.name}`, which is not known"
-            yield Finding("L102", message, call.place, did_you_mean(call.name, known, "graphs"))
+            stem = call.name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+            declare = f"declare the file, `graphs: {{{stem}: {{file: {call.name}}}}}`, and run `{stem}`"
+            fix = declare if call.name != stem else did_you_mean(call.name, known, "graphs")
+            yield Finding("L102", message, call.place, fix)
 
 
 def _meant(target: str, nodes: Mapping[str, Node]) -> str:

@@ -6,32 +6,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from loom_dsl.nodes import NODE_KINDS, kind_of
+from loom_dsl.other_words import EDGES, FIELDS, INSIDE, KINDS
 from loom_dsl.parts import Node
 
 Suggest = Callable[[str, set[str]], str]
 _KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function", "run", "action", "step", "task"})
 """What other languages have for what a node does."""
 
-
-_ALIASES = {
-    **dict.fromkeys(("args", "arguments", "params", "parameters", "inputs", "input"), "with"),
-    **dict.fromkeys(("on_error", "error", "errors", "catches"), "catch"),
-    **dict.fromkeys(("concurrency", "parallel", "max_concurrency", "parallelism"), "window"),
-    **dict.fromkeys(("goto", "then", "to", "transition"), "next"),
-    **dict.fromkeys(("compensation", "rollback", "undo"), "compensate"),
-}
-"""What fields are called in other languages, and here."""
-_BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
-
-
-_ALIASES = {
-    **dict.fromkeys(("args", "arguments", "params", "parameters", "inputs", "input"), "with"),
-    **dict.fromkeys(("on_error", "error", "errors", "catches"), "catch"),
-    **dict.fromkeys(("concurrency", "parallel", "max_concurrency", "parallelism"), "window"),
-    **dict.fromkeys(("goto", "then", "to", "transition"), "next"),
-    **dict.fromkeys(("compensation", "rollback", "undo"), "compensate"),
-}
-"""What fields are called in other languages, and here."""
 _BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
 _SELDOM = frozenset({"phase", "state", "carrier", "events", "inbox"})
 """Fields that graphs of Loom itself use."""
@@ -54,27 +35,46 @@ def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Sugge
     node, (*inner, field) = found
     kind = kind_of(node)
     if inner:
-        if len(inner) == 1 and field in _fields(Node):
-            return f"`{field}` is no field of `{inner[0]}`", f"write it beside `{inner[0]}`, not in it"
-        window = inner == ["map"] and _ALIASES.get(str(field)) == "window"
-        return (f"unknown field `{field}`", "write `window`") if window else None
+        return _inside(list(inner), str(field))
     kinds = [f"`{name}`" for name, model in NODE_KINDS.items() if field in _fields(model)]
     if kinds:
         has = "a node that only chooses the way" if kind == Node.kind else f"`{kind}`"
+        if field == "timeout" and kind != Node.kind:
+            return f"`timeout` does not go with {has}", "write `deadline: {after: 4h, to: NODE}`"
         return f"`{field}` does not go with {has}", f"it goes with {', '.join(kinds)}"
     if field in _KIND_WORDS and kind == Node.kind:
         known = ", ".join(f"`{name}`" for name in ("tool", "agent", "llm", "approval", "map", "end", "fail"))
         advice = f"a node's kind is the key that it has: `activity: MODULE:FUNCTION`, or {known}, …"
         return f"unknown field `{field}`", advice
+    if field in KINDS and kind == Node.kind:
+        return f"unknown field `{field}`", f"write {KINDS[str(field)]}"
     fields = _fields(NODE_KINDS.get(kind, Node)) | (set(NODE_KINDS) if kind == Node.kind else set())
     return _unknown(str(field), fields, suggest)
+
+
+def _inside(inner: list[Any], field: str) -> tuple[str, str] | None:
+    """What is said of a field of what stands inside a node, by the path to that."""
+    unknown = f"unknown field `{field}`"
+    if inner == ["approval"] and field == "timeout":
+        return unknown, "write `deadline: {after: 4h, to: NODE}` beside `approval`"
+    if len(inner) == 1 and field in INSIDE.get(inner[0], {}):
+        return unknown, f"write `{INSIDE[inner[0]][field]}`"
+    if inner == ["map"] and FIELDS.get(field) == "window":
+        return unknown, "write `window`"
+    if inner == ["next"] and field in {"if", "then", "else"}:
+        return unknown, "write a list of edges: `next: [{if: CONDITION, to: a}, {to: b}]`"
+    if inner[0] == "next" and isinstance(inner[-1], int) and field in EDGES:
+        return unknown, EDGES[field]
+    if len(inner) == 1 and field in _fields(Node):
+        return f"`{field}` is no field of `{inner[0]}`", f"write it beside `{inner[0]}`, not in it"
+    return None
 
 
 def _unknown(field: str, known: set[str], suggest: Suggest) -> tuple[str, str]:
     """What is said of a field that no node has, by those that this kind of node has."""
     if field in _BEFORE:
         return f"unknown field `{field}`", "an edge is said where it begins: give the node before this one `next: …`"
-    alias = _ALIASES.get(field, "")
+    alias = FIELDS.get(field, "")
     if alias in known:
         return f"unknown field `{field}`", f"write `{alias}`"
     hint = suggest(field, known)

@@ -71,6 +71,13 @@ class AgentNode(Node):
 
     _arguments = field_validator("with_")(mapping)
 
+    @field_validator("agent", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise ValueError("an agent is named: declare it, `agents: {NAME: {model: …}}`, and write `agent: NAME`")
+        return value
+
 
 class LlmSpec(Part):
     """One model call without tools."""
