@@ -249,8 +249,9 @@ class Carriers:
                     start_to_close_timeout=min(LOCAL_TIMEOUT, timedelta(seconds=command.timeout)),
                     retry_policy=RetryPolicy(maximum_attempts=1),
                 )
-            except (ActivityError, ApplicationError) as error:
-                # What a local activity raises comes bare; only a timeout and a cancellation come wrapped.
+            except FailureError as error:
+                # What a local activity raises comes bare. A timeout and a cancellation come wrapped when they happen,
+                # and bare, too, when the run is replayed.
                 if is_cancelled_exception(error) or _is_final(error):
                     raise
         await self.sending.room(size + size_of(command.events))

@@ -1,7 +1,9 @@
 """A worker that is slow and not dead: what its tools do is neither done again nor taken for unknown."""
 
+import asyncio
 import os
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -9,11 +11,14 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from loom_client.graph_job import GraphJob
+from loom_dsl.compile import compile_graph
 from tests.durability.conftest import Opener
-from tests.durability.reading import account, effects_of
+from tests.durability.reading import account, effects_of, failed_tasks, histories
+from tests.durability.test_replay import replayer
 from tests.durability.test_worker_killed import calling
 from tests.support.external import BEGUN, lines
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from worker import patient
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
@@ -73,3 +78,40 @@ async def test_a_workflow_that_a_busy_machine_lets_wait_is_not_taken_for_locked_
         assert await job.result() == "done"
     events = (await job.fetch_history()).events
     assert not [event for event in events if event.HasField("workflow_task_failed_event_attributes")]
+
+
+WAITS = """
+loom: 1
+kind: graph
+name: waits
+nodes:
+  go: {event: go, deadline: never, next: done}
+  done: {end: well}
+"""
+
+
+async def remote_flushes(job: GraphJob) -> int:
+    """How often events were to be written down by a remote activity, for the local one took too long."""
+    events = (await job.handle.fetch_history()).events
+    scheduled = [event.activity_task_scheduled_event_attributes.activity_type.name for event in events]
+    return scheduled.count("loom.events.flush")
+
+
+async def test_a_run_in_which_something_local_took_too_long_replays(house: Opener) -> None:
+    opened = await house([{"say": "never asked"}])
+    async with opened.inside():
+        job = await opened.loom.start_graph(compile_graph(WAITS, "waits.yaml"), workdir=opened.folder)
+        await eventually(lambda: opened.loom.store.read(lambda tx: tx.last_offset(job.id)))
+        other = sqlite3.connect(opened.settings.store, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # nobody else writes now
+        try:
+            await job.handle.signal("loom.event", {"name": "go"})
+            await eventually(lambda: remote_flushes(job))
+        finally:
+            other.rollback()
+            other.close()
+        assert (await asyncio.wait_for(job.result(), PATIENCE)).result == "well"
+    runs = await histories(opened.loom.client, job.id)
+    assert failed_tasks(runs) == []
+    for run in runs:
+        await replayer(opened.loom.store).replay_workflow(run)
