@@ -21,6 +21,8 @@ from loom_dsl.yaml_text import Rows, write_yaml
 _EMPTY: dict[str, Any] = {"str": "", "int": 0, "float": 0.0, "bool": False, "list": [], "dict": {}, "any": None}
 Steps = tuple[str, ...]
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_COMBINED = {"append": "any", "extend": "list", "merge": "dict"}
+"""The types that reducers take, where that is not the type of the field."""
 _LISTS = ("len", "any", "all", "sum", "sorted", "reversed", "unique", "flatten", "first", "last", "join")
 _TAKEN: dict[str, str] = {
     **dict.fromkeys(_LISTS, "list"),
@@ -98,7 +100,9 @@ def _reads(plan: Plan, graph: str) -> Iterator[tuple[str, Steps, Any]]:
             for _, reading in expressions_of(slot):
                 for reference in reading.references:
                     if not reference.soft:
-                        empty = _empty(slot, reading.source.strip(), ".".join(reference.path))
+                        name = ".".join(reference.path)
+                        written = _written(body, slot) if slot.value == f"${{{name}}}" else None
+                        empty = _empty(slot, reading.source.strip(), name) if written is None else written
                         for source, path in _read_of(_Graphs(plan, graph), key, slot, reference.path):
                             yield source, path, empty
 
@@ -179,6 +183,12 @@ def _before(body: Body, key: str) -> list[str]:
 
 def _works(body: Body, key: str) -> bool:
     return key in body.nodes and runs_something(body.nodes[key])
+
+
+def _written(body: Body, slot: Slot) -> Any:
+    """An empty value of what is written into a state field; None where it takes any, and in all other places."""
+    field = body.state.get(str(slot.place[-1])) if slot.place[0] in ("write", "set") else None
+    return None if field is None else _EMPTY[_COMBINED.get(field.reduce, field.type)]
 
 
 def _empty(slot: Slot, source: str, name: str) -> Any:

@@ -672,6 +672,26 @@ def test_a_value_is_assumed_that_the_expression_can_work_with(expression: str, a
     assert play_scenario(plan, Scenario.model_validate(head)).cases[0].status == "completed"
 
 
+@pytest.mark.parametrize(
+    ("field", "assumed"),
+    [
+        ("{type: int, reduce: add}", 0),
+        ("{type: list, reduce: extend}", []),
+        ("{type: list, reduce: append}", None),
+        ("{type: dict, reduce: merge}", {}),
+        ("str", ""),
+        ("any", None),
+    ],
+)
+def test_a_value_is_assumed_that_the_state_field_takes(field: str, assumed: Any) -> None:
+    nodes = "nodes:\n  work: {activity: 'm:f', write: {x: '${result.v}'}, next: done}\n  done: {end: '${state.x}'}\n"
+    plan = compile_graph(f"loom: 1\nkind: graph\nname: g\nstate: {{x: {field}}}\n{nodes}", "g.yaml")
+    assert empty_results(plan) == {"work": {"v": assumed}}
+    results = {name: {"result": value} for name, value in empty_results(plan).items()}
+    head = {"loom": 1, "kind": "scenario", "name": "s", "results": results}
+    assert play_scenario(plan, Scenario.model_validate(head)).cases[0].status == "completed"
+
+
 def test_the_decisions_of_a_scenario_count_as_signed() -> None:
     plan = plan_of(
         """
