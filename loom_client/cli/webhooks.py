@@ -64,8 +64,10 @@ async def retry(
     """Deliver dead letters after all."""
     from activities.webhooks.relay import begin
     from loom_client.cli.opening import opened
+    from loom_client.doctor.server import pollers
     from loom_client.render.text import plural
     from loom_dsl.errors import NotFoundError, UserError
+    from loom_dsl.webhook_names import queue_of
 
     if (message is None) != every:
         raise UserError("name one message, or say --all; `loom webhooks` lists the dead letters")
@@ -73,11 +75,16 @@ async def retry(
         revived = await loom.store.write(lambda tx: tx.revive_deliveries(message))
         if message is not None and not revived:
             raise NotFoundError(f"there is no dead letter {message!r}; `loom webhooks` lists those that there are")
+        queues: set[tuple[str, str]] = set()
         for job, endpoint in dict.fromkeys((row.job, row.endpoint) for row in revived):
             row = await loom.store.read(lambda tx, job=job: tx.job(job))  # type: ignore[misc]
             if row is not None:
                 await begin(loom.client, row["task_queue"], (job, endpoint))
+                queues.add((row["task_queue"], endpoint))
+        missing = {name for queue, name in queues if not await pollers(loom.client, queue_of(queue, name))}
     print(f"{plural(len(revived), 'message')} to be delivered")
+    if missing:
+        say(f"no worker has {' or '.join(sorted(missing))} now; they wait until one is started with --webhooks FILE")
     return DONE
 
 

@@ -1,0 +1,34 @@
+"""The command line of the worker that `loom dev` starts: files that a variable names stay the variable's."""
+
+from pathlib import Path
+
+import pytest
+
+from loom_client.cli.development import WorkerOptions
+from loom_client.cli.options import named_by
+from loom_client.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "flag", "expected"),
+    [
+        (None, "hooks.yaml", "--webhooks"),
+        ("", "hooks.yaml", "--webhooks"),
+        ("other.yaml", "hooks.yaml", "--webhooks"),
+        ("hooks.yaml", "hooks.yaml", "LOOM_WEBHOOKS"),
+        ("./hooks.yaml", "hooks.yaml", "LOOM_WEBHOOKS"),
+    ],
+)
+def test_a_file_is_named_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, flag: str, expected: str
+) -> None:
+    monkeypatch.delenv("LOOM_WEBHOOKS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("LOOM_WEBHOOKS", given)
+    file = Path(flag)
+    assert named_by("--webhooks", file) == expected
+    command = WorkerOptions((), Path("/"), "", (), webhooks=file).command(Settings(), "127.0.0.1:1")
+    if expected == "--webhooks":
+        assert command[command.index("--webhooks") + 1] == str(file.absolute())
+    else:
+        assert "--webhooks" not in command
