@@ -7,11 +7,14 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from loom_dsl.command_tables import SHELLS, base_name, is_wrapper, risky_words
+from loom_dsl.command_tables import SHELLS, base_name, is_language, is_wrapper, risky_words
 from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN, NotPlain, ShellReading, Words, plain_parts
 
 MOST_COMMANDS = 300
 """Of more than these, nothing is known."""
+MOST_LOOSE = 2_000
+"""Words of code of another language that are looked at."""
+LONGEST_LOOSE = 20
 MOST_DEPTH = 6
 """How deep commands inside words of commands are followed."""
 _PLAIN_NODES = frozenset(
@@ -65,10 +68,11 @@ class _Reader:
 
     def __init__(self) -> None:
         self._found: list[Words] = []
+        self._loose: list[Words] = []
 
     def read(self, line: str) -> list[Words]:
         self._line(line, 0)
-        return self._found
+        return [*self._found, *self._loose]
 
     def _line(self, line: str, depth: int) -> None:
         odd = "\0" in line or any("\ud800" <= letter <= "\udfff" for letter in line)
@@ -85,12 +89,65 @@ class _Reader:
         if root.has_error:
             self._found.append(UNKNOWN)
         for node in _walk(root):
-            if node.type == "command":
-                self._command(_words(source, node), depth)
-            elif node.type in ("declaration_command", "unset_command"):
-                self._command(tuple(_known(source, child) for child in node.children), depth)
-            elif node.type == "variable_assignment" and _text(source, node).startswith(_CHANGES_COMMANDS):
-                self._found.append(UNKNOWN)
+            self._node(source, node, depth)
+
+    def _node(self, source: bytes, node: Node, depth: int) -> None:
+        if node.type == "command":
+            self._command(_words(source, node), depth)
+        elif node.type in ("declaration_command", "unset_command"):
+            self._command(tuple(_known(source, child) for child in node.children), depth)
+        elif node.type == "variable_assignment":
+            self._assignment(source, node, depth)
+        elif node.type == "heredoc_body":
+            self._unseen(source, node, depth)
+        elif node.type == "test_command":
+            self._strings(source, node, depth)
+        elif node.type == "expansion" and _text(source, node).rstrip("}").endswith("@P"):
+            self._found.append(UNKNOWN)  # what a variable holds is expanded once more
+        if node.type == "redirected_statement" or node.children_by_field_name("redirect"):
+            self._fed(source, node)
+
+    def _assignment(self, source: bytes, node: Node, depth: int) -> None:
+        """A value may be run: by name (PAGER), or when it is expanded once more (PS4, arithmetic)."""
+        text, value = _text(source, node), node.child_by_field_name("value")
+        if text.startswith(_CHANGES_COMMANDS):
+            self._found.append(UNKNOWN)
+        known = None if value is None else _known(source, value)
+        if known and (_RUN_BY_NAME.search(text.partition("=")[0]) or not _SIMPLE.fullmatch(known)):
+            for part in dict.fromkeys((known, *_INSIDE.findall(known))):
+                self._line(part.lstrip("|! "), depth + 1)
+
+    def _fed(self, source: bytes, node: Node) -> None:
+        """What a command that runs others, or a language, is given to read."""
+        commands = [_words(source, inner) for inner in _walk(node) if inner.type == "command"]
+        if not any(is_wrapper(words) or is_language(words) or None in words[:1] for words in commands):
+            return
+        for inner in _walk(node):
+            if inner.type in ("heredoc_body", "herestring_redirect"):
+                self._loosely(_text(source, inner))
+
+    def _unseen(self, source: bytes, node: Node, depth: int) -> None:
+        """Substitutions in a here-document that the parser has not seen, as after a tab."""
+        text = _text(source, node)
+        places = [found.start() for found in re.finditer(r"\$\(", text)]
+        if len(places) > sum(inner.type in ("command_substitution", "arithmetic_expansion") for inner in _walk(node)):
+            for place in places[:MOST_DEPTH]:
+                self._line(text[place:], depth + 1)
+            self._found += [UNKNOWN] if len(places) > MOST_DEPTH else []
+
+    def _strings(self, source: bytes, node: Node, depth: int) -> None:
+        """`-v` and comparisons of numbers expand what a string holds."""
+        for inner in _walk(node):
+            if inner.type == "raw_string" and ("$(" in (text := _text(source, inner)) or "`" in text):
+                for part in _INSIDE.findall(text):
+                    self._line(part, depth + 1)
+
+    def _loosely(self, text: str) -> None:
+        """Take every rest of a text for a command: where it begins in code of another language, nobody can tell."""
+        words = _TOKEN.findall(text)
+        if len(words) > MOST_LOOSE:
+            self._found.append(UNKNOWN)
+        self._loose += [tuple(words[start : start + LONGEST_LOOSE]) for start in range(min(len(words), MOST_LOOSE))]
 
     def _command(self, words: Words, depth: int) -> None:
         self._found.append(words)
@@ -106,10 +163,19 @@ class _Reader:
             if _reads_commands(behind):
                 self._found.append(UNKNOWN)
         for word in words[1:]:
+            if word and not _SIMPLE.fullmatch(word):
+                self._loosely(word)
             for text in _texts(word or ""):
                 self._line(text, depth + 1)
 
 
+_RUN_BY_NAME = re.compile(
+    r"(?i)(?:pager|editor|visual|browser|command|shell|ssh|askpass|open|close|diff|proxy|helper|value_\d+|cmds|aliases)"
+    r"(?:\[.*)?$"
+)
+"""Variables whose values programs run: `GIT_PAGER`, `BASH_CMDS[x]`, `GIT_CONFIG_VALUE_0`."""
+_INSIDE = re.compile(r"\$\((?!\()[^()]*\)|`[^`]*`")
+_TOKEN = re.compile(r"[A-Za-z0-9_./~+=-]+")
 _CHANGES_COMMANDS = ("PATH=", "BASH_ENV=", "ENV=", "LD_PRELOAD=", "PROMPT_COMMAND=", "IFS=")
 
 
@@ -155,8 +221,9 @@ def _known(source: bytes, node: Node) -> str | None:
     if node.type in ("command_name", "concatenation"):
         if "{" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
             return None
+        dollar = any(_text(source, child).endswith("$") for child in node.children[:-1])  # of `$"m"`, left behind
         pieces = [_known(source, child) for child in node.children]
-        return None if None in pieces else "".join(piece for piece in pieces if piece is not None)
+        return None if dollar or None in pieces else "".join(piece for piece in pieces if piece is not None)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "string":

@@ -6,144 +6,20 @@ from collections.abc import Callable
 from loom_dsl.shell import Words
 
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"])
-WRAPPERS = SHELLS | frozenset(
-    [
-        ".",
-        "[",
-        "alias",
-        "annotate-output",
-        "at",
-        "batch",
-        "bind",
-        "builtin",
-        "bunx",
-        "busybox",
-        "bwrap",
-        "capsh",
-        "cd",
-        "chronic",
-        "chroot",
-        "chrt",
-        "command",
-        "compgen",
-        "complete",
-        "compopt",
-        "coproc",
-        "crontab",
-        "daemonize",
-        "dbus-run-session",
-        "declare",
-        "doas",
-        "ed",
-        "emacs",
-        "enable",
-        "entr",
-        "env",
-        "eval",
-        "ex",
-        "exec",
-        "expect",
-        "export",
-        "fakeroot",
-        "faketime",
-        "fc",
-        "firejail",
-        "flock",
-        "ftp",
-        "function",
-        "gdb",
-        "getopts",
-        "hash",
-        "history",
-        "i386",
-        "ifne",
-        "info",
-        "ionice",
-        "jobs",
-        "ld-linux-x86-64.so.2",
-        "ld-linux.so",
-        "ld.so",
-        "less",
-        "let",
-        "linux32",
-        "linux64",
-        "local",
-        "ltrace",
-        "mail",
-        "man",
-        "mapfile",
-        "more",
-        "most",
-        "mutt",
-        "nano",
-        "nc",
-        "ncat",
-        "netcat",
-        "nice",
-        "nohup",
-        "npx",
-        "nsenter",
-        "nvim",
-        "parallel",
-        "perf",
-        "pipx",
-        "pkexec",
-        "pnpx",
-        "popd",
-        "prlimit",
-        "proot",
-        "proxychains",
-        "pushd",
-        "read",
-        "readarray",
-        "readonly",
-        "rsh",
-        "run-parts",
-        "runuser",
-        "scp",
-        "screen",
-        "script",
-        "set",
-        "setarch",
-        "setpriv",
-        "setsid",
-        "sftp",
-        "shopt",
-        "socat",
-        "source",
-        "ssh",
-        "sshpass",
-        "start-stop-daemon",
-        "stdbuf",
-        "strace",
-        "su",
-        "sudo",
-        "systemd-run",
-        "taskset",
-        "telnet",
-        "test",
-        "time",
-        "timeout",
-        "tmux",
-        "torsocks",
-        "toybox",
-        "trap",
-        "typeset",
-        "unalias",
-        "unbuffer",
-        "unset",
-        "unshare",
-        "uvx",
-        "valgrind",
-        "vi",
-        "view",
-        "vim",
-        "wait",
-        "watch",
-        "x86_64",
-        "xargs",
-    ]
-)
+_WRAPPERS = """
+. [ aa-exec abduco alias annotate-output at batch bind builtin bunx busybox bwrap capsh catchsegv cd cgexec
+choom chronic chroot chrt command compgen complete compopt coproc cpulimit crontab daemonize dbus-run-session
+declare dialog doas dotenv dtach dumb-init ed emacs enable entr env eval ex exec expect export fakeroot faketime
+fc firejail flock ftp function gdb getopts gnome-terminal gosu hash history hyperfine i386 ifne info ionice jobs
+konsole ld-linux-x86-64.so.2 ld-linux.so ld.so less let linux32 linux64 local ltrace mail man mapfile memusage
+more most mpirun mutt nano nc ncat netcat newgrp nice nix-shell nohup npx nsenter numactl nvim parallel perf
+pipx pkexec pnpx popd prlimit proot proxychains pushd read readarray readonly reptyr retry rlwrap rsh run-parts
+runcon runuser scp screen script sem set setarch setpriv setsid sftp sg shopt socat source ssh sshpass
+start-stop-daemon stdbuf strace su su-exec sudo systemd-inhibit systemd-nspawn systemd-run taskset telnet test
+time timeout tini tmux torsocks toybox trap tsp typeset uclampset unalias unbuffer unset unshare uvx valgrind vi
+view vim vipe wait watch whiptail x86_64 xargs xterm xvfb-run
+"""
+WRAPPERS = SHELLS | frozenset(_WRAPPERS.split())
 """They run what their arguments say, or change what later commands mean. Only a rule without `*` covers one."""
 
 _RISKY_TEXT = {
@@ -155,14 +31,15 @@ _RISKY_TEXT = {
     "=config =run =foreach =filter-branch =difftool =mergetool =send-email =daemon =instaweb "
     "=hook =for-each-repo =upload-pack =receive-pack =credential =gui =citool =remote-ext "
     "=upload-archive =var =maintenance =init =submodule =shell =web--browse",
-    "tar": "-I -F -P --checkpoint-action --to-command --use-compress-program --rsh-command "
-    "--info-script --new-volume-script --rmt-command --absolute-names --overwrite-dir "
+    "tar": "-I -F -P -T -C --directory --files-from --checkpoint-action --to-command --use-compress-program "
+    "--rsh-command --info-script --new-volume-script --rmt-command --absolute-names --overwrite-dir "
     "--index-file",
     "zip": "-T --test --unzip-command",
     "rsync": "-e -M --rsh --rsync-path --remote-option --write-batch --log-file",
     "curl": "-o -O -K -T -F -d -D -c -E -J -x --output --output-dir --remote-name --config "
     "--upload-file --form --data --json --dump-header --cookie-jar --trace --engine --proxy "
-    "--stderr --netrc-file --unix-socket --libcurl --etag-save",
+    "--stderr --netrc-file --unix-socket --libcurl --etag-save --variable --hsts --alt-svc --preproxy "
+    "--socks4 --socks5 --resolve --connect-to --doh-url --proto-default --remote-header-name",
     "wget": "-O -P -i -e -o -a -U --output-document --output-file --append-output --directory-prefix "
     "--post-file --post-data --body-file --body-data --config --execute --use-askpass "
     "--input-file --warc-file --save-cookies --rejected-log",
@@ -171,22 +48,39 @@ _RISKY_TEXT = {
     "tree": "-o -R --output",
     "date": "-s -f --set --file",
     "printf": "-v",
-    "make": "-f -C -I --eval --file --makefile --directory --include-dir",
+    "bundle": "=exec --gemfile",
+    "rbenv": "=exec",
+    "pyenv": "=exec",
+    "direnv": "=exec",
+    "pipenv": "=run =shell",
+    "conda": "=run",
+    "hatch": "=run",
+    "pdm": "=run",
+    "vagrant": "=ssh -c --command",
+    "lxc": "=exec",
+    "nix": "=run =shell =develop -c --command",
+    "corepack": "=yarn =pnpm =npm",
+    "apt-get": "-o -c --option --config-file",
+    "apt": "-o -c --option --config-file",
+    "dpkg": "--pre-invoke --post-invoke --status-logger --root --instdir --admindir",
+    "make": "-f -C -I -E --eval --file --makefile --directory --include-dir",
     "npm": "=exec =x =init =create =config =set --script-shell --prefix --node-options",
     "yarn": "=exec =dlx =node =create --cwd",
     "pnpm": "=exec =dlx =create -C --dir --shell-mode -c",
-    "cargo": "--config --manifest-path -C -Z",
-    "go": "-exec -toolexec -C -overlay -modfile --exec --toolexec =generate =tool",
+    "cargo": "--config --manifest-path -C -Z =install",
+    "go": "-exec -toolexec -vettool -ldflags -C -overlay -modfile --exec --toolexec --vettool --ldflags "
+    "=generate =tool =run =env =install =get",
     "uv": "=run =tool =x",
     "poetry": "=run -C",
-    "pip": "--index-url --extra-index-url -i -e -t --target --root --prefix --config-settings",
+    "pip": "--index-url --extra-index-url -i -e -t --target --root --prefix --config-settings --python =config",
     "docker": "=run =exec =cp =compose =build =buildx -v --privileged --mount -H --host",
     "kubectl": "=exec =cp =debug =run =edit =plugin --kubeconfig",
     "gh": "=alias =extension =api =codespace =config",
     "terraform": "-chdir =console",
     "nmap": "--script --datadir -o",
     "openssl": "-engine -config -out",
-    "pytest": "-c -p -o --rootdir --confcutdir --override-ini --config-file --pdbcls",
+    "pytest": "-c -p -o --rootdir --confcutdir --override-ini --config-file --pdbcls "
+    "--basetemp --junitxml --junit-xml --log-file",
     "file": "-m -C --magic-file --compile",
     "xxd": "-r",
     "split": "--filter",
@@ -199,7 +93,10 @@ _RISKY_TEXT = {
     "mysql": "-e --execute --pager --tee",
 }
 """By command: options as they are written, and after `=` whole words; an option's value and abbreviation count too."""
-_INLINE = "-c -e -E -r -p -n -i -m -M -I -B -R -F -S --eval --print"
+_INLINE = (
+    "-c -e -E -r -p -n -i -m -M -I -B -R -F -S -a -d --eval --print --import --require --loader --experimental-loader "
+    "--env-file"
+)
 _INTERPRETERS = [
     "python",
     "python3",
@@ -236,6 +133,11 @@ def is_wrapper(words: Words) -> bool:
     return bool(words) and words[0] is not None and base_name(words[0]).lower() in WRAPPERS
 
 
+def is_language(words: Words) -> bool:
+    """Say whether a command is an interpreter, which may run what it is given to read."""
+    return bool(words) and words[0] is not None and _without_version(base_name(words[0])) in _INTERPRETERS
+
+
 def risky_words(words: Words) -> list[str]:
     """List the words of a command that make it do more than its name says."""
     if not words or words[0] is None:
@@ -249,6 +151,12 @@ def risky_words(words: Words) -> list[str]:
     found = [word for word in known if any(_is_option(word, option) for option in risky)]
     if name == "git":
         found += [word for word in known if _ALIASES_OF_EXTERNAL.search(word)]
+        if "clone" in known:
+            found += [word for word in known if re.match(r"-[a-z]*u", word)]  # of others, -u means something else
+    if name == "tar" and known and re.fullmatch(r"[A-Za-z]*[IFPTC][A-Za-z]*", known[0]):
+        found.append(known[0])  # its options may be written without a dash
+    if name == "curl":
+        found += [word for word in known if word.startswith(("@", "file:"))]
     if name in ("make", "gmake"):
         found += [word for word in known if "=" in word]
     return found

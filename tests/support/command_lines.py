@@ -212,7 +212,79 @@ echo 'unfinished; rm x
 echo "unfinished; rm x
 echo $(rm x
 if true; then rm x
+PS4='$(rm x)'; set -x; echo
+PS4='$(rm x)' bash -xc :
+BASH_CMDS[echo]=/bin/rm; echo x
+BASH_ALIASES[e]=rm
+X='$(rm x)'; echo ${X@P}
+echo ${x@P}
+X='a[$(rm x)]'; echo $((X))
+X='a[$(rm x)]'; ((X))
+declare -i n; n='a[$(rm x)]'
+[ -v 'a[$(rm x)]' ]
+[[ -v 'a[$(rm x)]' ]]
+bind -x '"a":rm x'
+r$""m x
+r$"m" x
+xargs -I % sh -c '%' <<< 'rm x'
+at now <<< 'rm x'
+batch <<< 'rm x'
+crontab - <<< '* * * * * rm x'
+ed -c x <<< '!rm x'
+tclsh <<< 'exec rm x'
+python3 - <<< 'import os; os.system("rm x")'
+sed '1e rm x' f
+GIT_SSH_COMMAND='rm x' git fetch
+GIT_EXTERNAL_DIFF='rm x' git diff
+GIT_EDITOR='rm x' git commit
+PAGER=rm git log
+PAGER='rm x' git log
+GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.pager GIT_CONFIG_VALUE_0='rm x' git log
+export GIT_PAGER='rm x'; git log
+LESSOPEN='|rm x' less f
+git fetch 'ext::sh -c "rm x"'
+git clone -u 'rm x' a
+perl -e 'system("rm x")'
+python3 -c 'import os; os.system("rm x")'
+php -r 'system("rm x");'
+lua -e 'os.execute("rm x")'
+expect -c 'spawn rm x'
+socat - EXEC:'rm x'
+dialog --prgbox 'rm x' 1 1
+apt-get -o APT::Update::Pre-Invoke::='rm x' update
+dpkg -i x.deb --pre-invoke='rm x'
+xvfb-run rm x
+choom -n 1 -- rm x
+numactl -N0 rm x
+sg g 'rm x'
+xterm -e rm x
+systemd-inhibit rm x
+nix-shell --run 'rm x'
+direnv exec . rm x
+pipenv run rm x
+bundle exec rm x
+corepack yarn exec rm
+printf -v c %s rm; "$c" x
+mapfile -C 'rm x' -c 1 a < f
+compgen -C 'rm x'
+coproc X { rm x; }
+trap -- 'rm x' DEBUG
+hash -p /bin/rm echo; echo x
+wait -p 'a[$(rm x)]'
+getopts a 'a[$(rm x)]'
+exec {fd}< <(rm x)
+declare -n r=X; X=rm; $r x
+eval `base64 -d <<< cm0geA==`
+/bin/{rm,x} y
+{/bin/,}rm x
+IFS=_; X=rm_x; $X
 """.strip("\n").split("\n"),
+    "cat <<-E\n\t$(rm x)\n\tE",
+    "at now <<E\nrm x\nE",
+    "python3 <<'E'\nimport os; os.system('rm x')\nE",
+    'cat <<"E"\nE\nrm x',
+    "echo $(#)\nrm x)",
+    "true|" * 50 + "rm x",
     "rm\tx",
     "  rm x",
     "r\\\nm x",

@@ -12,6 +12,15 @@ READING = {
     "a key through a hard link": "ln {home}/.ssh/id_rsa key; cat key",
     "a key through a directory's descriptor": '{python} -c \'import os; d=os.open("{home}",os.O_PATH); '
     'print(os.read(os.open(".ssh/id_rsa",0,dir_fd=d),99))\'',
+    "a key by the shell's own files": "HISTFILE={home}/.ssh/id_rsa; set -o history; history -r; history; "
+    "mapfile -t a < {home}/.ssh/id_rsa; echo ${{a[@]}}; BASH_ENV={home}/.ssh/id_rsa bash -c :; . {home}/.ssh/id_rsa",
+    "a key by the names of files": "echo {home}/.s*/* | xargs cat; cat {home}/.ssh/id_{{rsa,dsa}}; "
+    "cat ~root/../{home}/.ssh/*",
+    "a key in an archive": "tar cf a.tar {home}/.ssh; tar xOf a.tar; tar cf - -T <(echo {home}/.ssh/id_rsa) | tar xO; "
+    "rg --pre cat . {home}/.ssh; git diff --no-index /dev/null {home}/.ssh/id_rsa; grep -rf {home}/.ssh/id_rsa .",
+    "a key by another process": "coproc X {{ cat {home}/.ssh/id_rsa; }}; cat <&${{X[0]}}; "
+    "cat <(cat {home}/.ssh/id_rsa); "
+    "trap 'cat {home}/.ssh/id_rsa' EXIT DEBUG; find {home} -name id_rsa -exec cat {{}} +",
     "a key moved here": "mv {home}/.ssh/id_rsa key; cat key",
     "a key by its root's path": "cat /proc/self/root{home}/.ssh/id_rsa /proc/1/root{home}/.ssh/id_rsa",
     "a key with a copy of the file system": "mkdir m; unshare -Urm sh -c 'mount --bind {home} m; cat m/.ssh/id_rsa'",
@@ -38,6 +47,25 @@ WRITING = {
     "making a directory": "mkdir {outside}/made",
     "a link to a directory": "ln -s {outside} link; echo x > link/made",
     "a link to a file": "ln -s {outside}/file link; echo x > link",
+    "a link to what is not there yet": "ln -s {outside}/made link; echo x > link; cp /etc/hostname link; mkdir link; "
+    "ln -s {outside}/made/deep far; mkdir -p far; tee link < /dev/null",
+    "an archive with a link in it": "ln -s {outside} d; tar cf a.tar d; rm d; mkdir d; echo x > d/made; "
+    "tar rf a.tar d/made; "
+    "rm -r d; tar xPf a.tar --keep-directory-symlink; tar xf a.tar -C {outside}; tar cPf {outside}/made a.tar",
+    "what runs at the end": "trap 'echo x > {outside}/made' EXIT ERR DEBUG; PROMPT_COMMAND='echo x > {outside}/made'; "
+    "PS4='$(echo x > {outside}/made)'; set -x; false",
+    "the shell's history": "HISTFILE={outside}/made; set -o history; echo x; history -w; history -a {outside}/made",
+    "every program that writes": "dd if=/dev/zero of={outside}/made count=1; install /etc/hostname {outside}/made; "
+    "mkfifo {outside}/made; mknod {outside}/made p; touch {outside}/made; truncate -s 0 {outside}/file; "
+    "ln -s x {outside}/made; "
+    "sed -i s/a/b/ {outside}/file; sort -o {outside}/file /dev/null; split -b 1 /etc/hostname {outside}/made",
+    "awk, find, xargs and git": 'awk \'BEGIN{{print > "{outside}/made"; system("touch {outside}/made")}}\'; '
+    "find . -fprint {outside}/made; echo {outside}/made | xargs touch; git init -q {outside}/made; "
+    "git -C {outside} init -q; GIT_DIR={outside}/made git init -q; git clone -q . {outside}/made; "
+    "env -C {outside} touch made",
+    "what runs on without it": "coproc X {{ sleep 0.1; echo x > {outside}/made; }}; "
+    "(echo x > {outside}/made) & disown; "
+    "exec 9> >(tee {outside}/made); echo x >&9",
     "a directory above": "echo x > ../made",
     "who may read a file": "chmod 777 {outside}/file",
     "when a file was changed": "touch -d 2001-01-01 {outside}/file",
