@@ -76,6 +76,8 @@ def _cut_mark(count: int) -> str:
 
 def _cover(kind: str, found: re.Match[str]) -> str:
     """Replace the secret part of a match: its named group, or all of it."""
+    if found.lastgroup == "none":
+        return found[0]
     start, end = found.span(found.lastgroup) if found.lastgroup else found.span()
     whole, base = found[0], found.start()
     return f"{whole[: start - base]}[redacted:{kind}]{whole[end - base :]}"

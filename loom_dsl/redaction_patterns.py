@@ -1,8 +1,8 @@
 """What a credential looks like: shapes that are precise by themselves, and names beside which a value is secret.
 
 Every pattern takes linear time: repeats are bounded or possessive, and none begins inside another's repeat. A pattern
-with a named group masks that group, others their whole match. Where it can be, a pattern starts with letters and only
-then looks at what is before them: letters are found many times faster.
+with a named group masks that group, others their whole match; what the group `none` finds is left as it is. Where it
+can be, a pattern starts with letters and only then looks at what is before them: letters are found many times faster.
 """
 
 import math
@@ -27,7 +27,9 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("aws-key", r"(?:AKIA|ASIA)[A-Z0-9]{16}[A-Za-z0-9]*+"),
     (
         "api-key",
-        r"sk-(?<![A-Za-z0-9]sk-)(?:(?=[a-z_-]{0,200}[A-Z0-9])[A-Za-z0-9_-]{16,}+|[A-Za-z0-9]{16,}+[A-Za-z0-9_-]*+)",
+        # The last way reads on over what is no key, up to where one may begin, so that nothing is read again.
+        r"sk-(?<![A-Za-z0-9]sk-)(?:(?=[a-z_-]*+[A-Z0-9])[A-Za-z0-9_-]{16,}+|[a-z]{16,}+[A-Za-z0-9_-]*+"
+        r"|(?P<none>(?:(?!(?<![A-Za-z0-9])sk-[a-z]{16})[a-z_-])*+))",
     ),
     (
         "aws-secret",

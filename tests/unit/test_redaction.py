@@ -255,6 +255,7 @@ HOSTILE = [
     "eyJ" * 60_000,
     "eyJaaaaaaaa." * 15_000,
     "sk-" * 60_000,
+    ("sk-" + "a" * 15 + "-") * 9_000,
     "bearer " * 25_000,
     "Bearer" + " " * 180_000,
     "://" * 60_000,
@@ -297,6 +298,18 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
     quarter = text[: len(text) // 4]
     # Four times as much when linear, sixteen times when not; what takes no time at all is measured badly.
     assert work_of(text) < 10 * work_of(quarter) + 0.05
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:24])
+def test_hostile_text_costs_little_more_than_ordinary_text(text: str) -> None:
+    ordinary = ("the quick brown fox jumps over the lazy dog\n" * (len(text) // 44 + 1))[: len(text)]
+    assert work_of(text) < 15 * work_of(ordinary) + 0.05
+
+
+def test_a_key_behind_words_that_look_like_the_beginning_of_one_is_masked() -> None:
+    key = "sk-" + "abcdefghijklmnopqrst"
+    assert redact(f"sk-{key}") == redact(f"sk-learn-{key}").replace("learn-", "") == "sk-[redacted:api-key]"
+    assert redact("sk-" + "a-" * 300 + "Z") == "[redacted:api-key]"
 
 
 def test_a_hundred_known_values_cost_little_more_than_one() -> None:
