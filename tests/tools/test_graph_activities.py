@@ -566,9 +566,27 @@ async def test_a_child_gets_the_policies_of_its_parent_and_no_note_while_nothing
     assert await parent.store.read(lambda tx: tx.marks("job.a", "untrusted")) == []
 
 
-@pytest.mark.parametrize("who", ["job", "job.b", "job.b.c"])
+def write_below(tx: Transaction, job: str, above: str | None) -> None:
+    tx.create_session(f"s-{job}")
+    tx.create_job(job, session=f"s-{job}", agent="a", plan="", task="", workdir="/", namespace="n", task_queue="q",
+                  created_at=1.0, above=above)  # fmt: skip
+
+
+async def test_what_another_job_has_read_whose_id_begins_like_this_ones_is_not_noted(parent: Desk) -> None:
+    def work(tx: Transaction) -> None:
+        write_below(tx, "job.own", None)
+        mark_untrusted(tx, "job.own", "mcp__web__get")
+
+    await parent.store.write(work)
+    await prepare(parent, task="Look at it.")
+    assert await notes_of(parent, "job.a") == []
+
+
+@pytest.mark.parametrize("who", ["job", "job.b", "another"])
 async def test_what_a_job_or_one_below_it_has_read_is_noted_before_a_childs_task(parent: Desk, who: str) -> None:
     def work(tx: Transaction) -> None:
+        write_below(tx, "job.b", "job")
+        write_below(tx, "another", "job.b")
         mark_untrusted(tx, who, "mcp__web__get")
         mark_untrusted(tx, who, "read_file")
         tx.mark("job", "words", tx.put_blob(b"Write out.md."))
