@@ -49,12 +49,13 @@ class Stumbling(dict[str, ApproverKey]):
 
 @asynccontextmanager
 async def stumbling(house: House) -> AsyncIterator[Stumbling]:
-    """A worker with such keys."""
+    """A worker with such keys, which replays a job at each of its tasks: what its rules were is in the history."""
     path = house.folder / "keys"
     write_keys(path, public_key(ANN), public_key(BOB))
     async with house.runtime() as runtime:
         runtime.approver_keys = keys = StumblingKeys(path)
-        async with make_worker(house.loom.client, runtime, house.settings.task_queue):
+        queue = house.settings.task_queue
+        async with make_worker(house.loom.client, runtime, queue, sandboxed=True, max_cached_workflows=0):
             yield keys.read()  # type: ignore[misc]
 
 
