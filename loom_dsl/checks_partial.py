@@ -67,7 +67,7 @@ def check_partly(
     name, agents = data.get("name"), data.get("agents", {})
     head = {"name": name if isinstance(name, str) else "", "graphs": bodies}
     graph = _body(Graph, data, "", broken, **head, agents=agents if isinstance(agents, dict) else {})
-    checked = Checked(graph, library, resolve, contracts)
+    checked = Checked(graph, library, resolve, contracts, whole=False)
     for unit in checked.units.values():
         for finding in _findings(unit, checked):
             hidden = any(finding.place[: len(place)] == place for place in broken.places)

@@ -7,8 +7,8 @@ from loom_dsl.checks_reading import Reading, readings
 from loom_dsl.checks_slots import Slot
 from loom_dsl.checks_unit import Checked, Unit
 from loom_dsl.json_schema import schema_at
-from loom_dsl.nodes_flow import Approval, Join, Set
-from loom_dsl.nodes_work import Activity, AgentNode, Llm, Map, Tool
+from loom_dsl.nodes_flow import Approval, Cancel, End, Join, Set
+from loom_dsl.nodes_work import Activity, AgentNode, Llm, Loop, Map, Subgraph, Tool
 from loom_dsl.run import RunResult
 
 Schema = Mapping[str, Any]
@@ -123,6 +123,10 @@ def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] 
         contract = checked.contract(node)
         schema = contract.result if contract is not None else None
         return EVERY if schema is None else kinds_of_schema(schema_at(schema, keys), schema)
+    if isinstance(node, Set) and keys:
+        return _of_value(unit, checked, key, node.set, keys)
+    if isinstance(node, Subgraph | Loop):
+        return _of_graph(unit, checked, node, keys)
     if isinstance(node, AgentNode) and keys:
         return kinds_of_schema(schema_at(_AGENT, keys), _AGENT)
     if isinstance(node, Join) and keys and node.join.threads is None and keys[0] in unit.body.nodes:
@@ -133,3 +137,32 @@ def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] 
     if isinstance(node, _OBJECTS) and not keys:
         return _OF_TYPES["dict"]
     return _OF_TYPES["str"] if len(keys) == 1 and (type(node), keys[0]) in _TEXTS else EVERY
+
+
+def _of_graph(unit: Unit, checked: Checked, node: Subgraph | Loop, keys: Sequence[str]) -> Kinds:
+    """The types of what the ends of a graph give at a path."""
+    called = checked.find(node.called if isinstance(node, Subgraph) else node.loop.do)
+    if called is None or not checked.whole or called in checked.around(unit.name):
+        return EVERY  # not of this document, not read, or it runs itself
+    nodes = {key: inner for key, inner in called.body.nodes.items() if key in called.flow.reached}
+    ends = {key: inner.end for key, inner in nodes.items() if isinstance(inner, End)}
+    if not ends or any(isinstance(inner, Cancel) for inner in nodes.values()):
+        return EVERY
+    none = {"null"} if isinstance(node, Loop) and node.loop.while_ is not None else set[str]()
+    return frozenset(none).union(*(_of_value(called, checked, key, value, keys) for key, value in ends.items()))
+
+
+def _of_value(unit: Unit, checked: Checked, key: str, value: Any, keys: Sequence[str]) -> Kinds:
+    """The types of what a value of a document gives at a path."""
+    if isinstance(value, str):
+        reading = whole(value)
+        if not keys:
+            return kinds_of_text(unit, checked, key, None, value)
+        if reading is None or reading.path is None:
+            return EVERY
+        return kinds_of_path(unit, checked, key, None, (*reading.path, *keys))
+    if keys:
+        there = isinstance(value, dict) and keys[0] in value
+        return _of_value(unit, checked, key, value[keys[0]], keys[1:]) if there else EVERY
+    names = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict", type(None): "null"}
+    return _OF_TYPES[names[type(value)]]

@@ -125,12 +125,14 @@ class Checked:
         library: Graphs that it may run besides its own, by name.
         resolve: Says what is wrong with the name of a tool, a model or an activity; None when that is not known.
         contracts: Gives what functions and tools take and give; None when that is not known.
+        whole: Whether all of the document could be read; else some of its nodes only stand for others.
     """
 
     graph: Graph
     library: Mapping[str, Graph]
     resolve: Resolve | None = None
     contracts: Contracts | None = None
+    whole: bool = True
     units: dict[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -287,3 +287,58 @@ def test_a_count_is_a_whole_number(need: str, fix: str) -> None:
     call = {"over": "input.l", "do": "one", "need": f"${{{need}}}"}
     told = found({"m": {"map": call, "next": "done"}}, input=FIELDS, graphs={"one": {"nodes": {"z": {"end": 1}}}})
     assert [(one.code, one.fix) for one in told] == ([("L123", fix)] if fix else [])
+
+
+@pytest.mark.parametrize(
+    ("node", "read", "code"),
+    [
+        ({"graph": "part"}, "nodes.a.size + 'x'", "L123"),
+        ({"graph": "part"}, "nodes.a.deep.word + 1", "L123"),
+        ({"graph": "part"}, "nodes.a.deep.word.length", "L126"),
+        ({"graph": "part"}, "nodes.a.text.length", "L126"),
+        ({"graph": "part"}, "nodes.a + 1", "L123"),
+        ({"graph": "part"}, "nodes.a.size + 1", ""),
+        ({"graph": "part"}, "nodes.a.some + 1", ""),
+        ({"graph": "two"}, "nodes.a.v + 1", ""),
+        ({"graph": "two"}, "nodes.a.v.x", "L126"),
+        ({"loop": {"do": "part", "until": "result.size > 2", "max": 3}}, "nodes.a.size + 'x'", "L123"),
+        ({"loop": {"do": "part", "while": "index < 2", "max": 3}}, "nodes.a == null", ""),
+        ({"loop": {"do": "part", "until": "index == 2", "max": 3}}, "nodes.a == null", "L131"),
+        ({"set": {"s": "x${input.n}"}}, "nodes.a.s + 1", "L123"),
+        ({"set": {"s": "x"}}, "nodes.a.s + 'y'", ""),
+        ({"graph": "again"}, "nodes.a.x.y", ""),
+    ],
+)
+def test_what_the_ends_of_a_graph_give_has_types(node: dict[str, Any], read: str, code: str) -> None:
+    end = {"size": 1, "deep": {"word": "${upper('x')}"}, "text": "${nodes.w}", "some": "${input.all}"}
+    graphs = {
+        "part": {"input": {"all": "any"}, "nodes": {"w": work("text", "z"), "z": {"end": end}}},
+        "two": {
+            "input": {"n": "int"},
+            "nodes": {
+                "c": {"next": [{"if": "input.n > 1", "to": "y"}, {"to": "z"}]},
+                "y": {"end": {"v": 1}},
+                "z": {"end": {"v": "x"}},
+            },
+        },
+        "again": {
+            "input": {"n": "int"},
+            "nodes": {
+                "c": {"next": [{"if": "input.n > 1", "to": "z"}, {"to": "more"}]},
+                "more": {"graph": "again", "with": {"n": 2}, "next": "y"},
+                "y": {"end": "${nodes.more}"},
+                "z": {"end": {"x": {"y": 1}}},
+            },
+        },
+    }
+    used = {name: graph for name, graph in graphs.items() if name in json.dumps(node)}
+    nodes = {"a": {**node, "next": "b"}, "b": {"activity": "a:unknown", "with": {"x": f"${{{read}}}"}, "next": "done"}}
+    state = {"state": {"s": "str"}} if "set" in node else {}
+    told = found(nodes, input={"n": "int", "all": "any"}, graphs=used, **state)
+    assert [one.code for one in told if one.code != "L124"] == ([code] if code else [])
+
+
+def test_ends_that_cannot_be_read_may_give_anything() -> None:
+    part = {"nodes": {"c": {"next": ["y", "z"]}, "y": {"end": {"v": 1}}, "z": {"end": {"v": "x"}, "mistake": 1}}}
+    nodes = {"a": {"graph": "part", "next": "b"}, "b": {**work("unknown"), "with": {"x": "${nodes.a.v + 'x'}"}}}
+    assert [one.code for one in found(nodes, graphs={"part": part})] == ["L002"]
