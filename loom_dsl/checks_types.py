@@ -28,6 +28,8 @@ _OF_TYPES: Mapping[str, Kinds] = {
 }
 """What a schema may call the types of expressions and of declared fields."""
 _OBJECTS = (Approval, AgentNode, Llm, Join, Set)
+_DEEPEST = 20
+"""Results that are made of one another, one after the other, before their types are not looked at any more."""
 _AGENT: Schema = RunResult.model_json_schema()
 _TEXTS = {(Llm, "text"), (Approval, "choice")}
 
@@ -118,6 +120,18 @@ def _declared(fields: Mapping[str, Any], keys: Sequence[str]) -> Kinds:
 
 def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] = ()) -> Kinds:
     """The types of a node's result, or of what is in it under keys."""
+    place = (unit.name, key, *keys)
+    if place not in checked.kinds:
+        if len(checked.looking) >= _DEEPEST:
+            return EVERY
+        checked.kinds[place] = EVERY  # for what is made of itself
+        checked.looking.append(place)
+        checked.kinds[place] = _of_node(unit, checked, key, keys)
+        checked.looking.pop()
+    return checked.kinds[place]
+
+
+def _of_node(unit: Unit, checked: Checked, key: str, keys: Sequence[str]) -> Kinds:
     node = unit.body.nodes[key]
     if isinstance(node, Activity | Tool):
         contract = checked.contract(node)

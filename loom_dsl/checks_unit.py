@@ -126,6 +126,8 @@ class Checked:
         resolve: Says what is wrong with the name of a tool, a model or an activity; None when that is not known.
         contracts: Gives what functions and tools take and give; None when that is not known.
         whole: Whether all of the document could be read; else some of its nodes only stand for others.
+        kinds: The types of results that were looked at, for `checks_types`.
+        looking: The results whose types are being looked at, the outermost first.
     """
 
     graph: Graph
@@ -134,6 +136,9 @@ class Checked:
     contracts: Contracts | None = None
     whole: bool = True
     units: dict[str, Unit] = field(default_factory=dict)
+    kinds: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+    looking: list[tuple[str, ...]] = field(default_factory=list)
+    _around: dict[str, list[Unit]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.units[""] = Unit("", self.graph)
@@ -193,9 +198,14 @@ class Checked:
 
     def around(self, name: str) -> list[Unit]:
         """A graph and all that may stand around it, the nearest first."""
-        outer = {n: list(dict.fromkeys(call.unit for call in calls)) for n, calls in self.callers.items()}
-        names = _closure(name, outer)
-        return [self.units[n] for n in (names if len(names) > 1 or not name else [name, ""])]
+        if name not in self._around:
+            names = _closure(name, self._outer)
+            self._around[name] = [self.units[n] for n in (names if len(names) > 1 or not name else [name, ""])]
+        return self._around[name]
+
+    @cached_property
+    def _outer(self) -> dict[str, list[str]]:
+        return {n: list(dict.fromkeys(call.unit for call in calls)) for n, calls in self.callers.items()}
 
     def variables(self, name: str) -> dict[str, StateField]:
         """The state fields that a node of this graph can write: its own, and those of graphs around it."""

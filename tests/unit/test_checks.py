@@ -2,11 +2,12 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from loom_dsl import checks_flow, checks_tokens
+from loom_dsl import checks_flow, checks_tokens, checks_unit
 from loom_dsl.checks_codes import CODES, severity_of
 from loom_dsl.checks_unit import Contract
 from loom_dsl.compile import check_text, compile_graph
@@ -138,6 +139,23 @@ def test_the_work_of_the_checks_grows_no_faster_than_the_square_of_the_nodes(mon
     assert check_text(chain(400), "x.yaml") == []
     assert 0 < small < 100 * 100
     assert steps < 20 * small
+
+
+def test_what_stands_around_a_graph_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: it is asked for by each graph about each other one."""
+    asked: list[str] = []
+    original = checks_unit._closure
+
+    def counted(start: str, edges: Mapping[str, list[str]]) -> list[str]:
+        asked.append(start)
+        return original(start, edges)
+
+    monkeypatch.setattr(checks_unit, "_closure", counted)
+    graphs = {f"g{i}": {"nodes": {"a": {"end": {"v": 1}}}} for i in range(40)}
+    nodes = {f"n{i}": {"graph": f"g{i}", "next": f"n{i + 1}"} for i in range(40)}
+    text = {"loom": 1, "kind": "graph", "name": "many", "nodes": {**nodes, "n40": {"end": None}}, "graphs": graphs}
+    assert check_text(json.dumps(text), "x.yaml") == []
+    assert 40 < len(asked) < 3 * 40
 
 
 def test_what_is_too_large_is_refused_before_the_checks() -> None:

@@ -342,3 +342,25 @@ def test_ends_that_cannot_be_read_may_give_anything() -> None:
     part = {"nodes": {"c": {"next": ["y", "z"]}, "y": {"end": {"v": 1}}, "z": {"end": {"v": "x"}, "mistake": 1}}}
     nodes = {"a": {"graph": "part", "next": "b"}, "b": {**work("unknown"), "with": {"x": "${nodes.a.v + 'x'}"}}}
     assert [one.code for one in found(nodes, graphs={"part": part})] == ["L002"]
+
+
+def test_results_that_are_made_of_one_another_are_looked_at_once() -> None:
+    """Two nodes in a circle, a chain of a thousand, and graphs in graphs with two ends each: all come to an end."""
+    again = [{"if": "state.s == 1", "to": "c"}, {"to": "done"}]
+    circle: dict[str, Any] = {
+        "c": {"set": {"s": "${nodes.d.s}"}, "next": "d"},
+        "d": {"set": {"s": "${nodes.c.s}"}, "max_visits": 2, "next": again},
+    }
+    assert [one.code for one in found(circle, state={"s": "any"})] == ["L122"]
+    chain: dict[str, Any] = {"n0": {"set": {"s": "x"}, "next": "n1"}}
+    chain |= {f"n{i}": {"set": {"s": f"${{nodes.n{i - 1}.s}}"}, "next": f"n{i + 1}"} for i in range(1, 1000)}
+    chain["n1000"] = {"next": [{"if": "state.s + nodes.n999.s == 'x'", "to": "done"}, {"to": "done"}]}
+    assert found(chain, state={"s": "any"}) == []
+    graphs: dict[str, Any] = {}
+    for i in range(60):
+        inner = {"graph": f"g{i + 1}", "next": "c"} if i < 59 else work("unknown", "c")
+        ends = {"y": {"end": {"v": "${nodes.a.v}"}}, "z": {"end": {"v": "${nodes.a.v}"}}}
+        choice = {"c": {"next": [{"if": "run.aborted", "to": "y"}, {"to": "z"}]}}
+        graphs[f"g{i}"] = {"nodes": {"a": inner, **choice, **ends}}
+    nodes = {"a": {"graph": "g0", "next": "b"}, "b": {**work("unknown"), "with": {"x": "${nodes.a.v + 'x'}"}}}
+    assert found(nodes, graphs=graphs) == []
