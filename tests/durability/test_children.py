@@ -5,6 +5,7 @@ import sqlite3
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import PendingActivityState
 
 from loom_client.graph_job import GraphJob
 from loom_dsl.compile import compile_graph
@@ -123,14 +124,16 @@ async def test_a_child_that_is_taken_away_while_it_is_prepared_does_not_stand_in
             other.close()
         assert (await asyncio.wait_for(job.result(), PATIENCE)).result == "told"
     row = await opened.loom.store.read(lambda tx: tx.job(f"{job.id}.written.1"))
-    assert row is not None
-    assert (row["status"], bool(row["ended_at"]), opened.model.count) == ("aborted", True, 0)
+    # A slow worker may not have come to writing it down before it was told that nobody wants it.
+    assert row is None or (row["status"], bool(row["ended_at"])) == ("aborted", True)
+    assert opened.model.count == 0
 
 
 async def pending(house: House, job: GraphJob, name: str) -> bool:
-    """Whether an activity of this name is at work."""
+    """Whether a worker has begun an activity of this name."""
     described: Any = await job.handle.describe()
-    return any(one.activity_type.name == name for one in described.raw_description.pending_activities)
+    found = [one for one in described.raw_description.pending_activities if one.activity_type.name == name]
+    return any(one.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED for one in found)
 
 
 async def cancelled(house: House, job: GraphJob) -> bool:

@@ -28,6 +28,7 @@ from tests.durability.reading import (
     trace,
     transcript,
 )
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.server
 
@@ -142,7 +143,7 @@ def inline(runtime: Any, job: str, state_of: Any) -> dict[str, Handler]:
             argument = {"at": command.at, "with": command.arguments, "events": command.events}
             argument |= {"turn": turn.turn_counter, "session": turn.session_id}
             running = environment.run(function, argument)
-            return asyncio.run_coroutine_threadsafe(running, loop).result(30)
+            return asyncio.run_coroutine_threadsafe(running, loop).result(PATIENCE)
 
         handlers[name] = handle
     return handlers

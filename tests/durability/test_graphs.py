@@ -114,7 +114,7 @@ async def test_a_graph_runs_functions_tools_models_agents_and_events(house: Open
 
 @pytest.mark.crash
 async def test_a_worker_killed_in_the_middle_changes_nothing(house: Opener) -> None:
-    opened = await house([{"say": "It is good.", "before": "300ms"}])
+    opened = await house([{"say": "It is good.", "before": "300ms"}], answer_seconds=5.0)
     folder = opened.folder / "work"
     folder.mkdir()
     async with worker_of(opened) as worker:

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
 SILENT = [{"say": "never asked"}]
-WORK = {"activity": f"{MODULE}:untyped", "with": {"first": "${[run.id != '', index]}"}, "heartbeat": "1s"}
+WORK = {"activity": f"{MODULE}:untyped", "with": {"first": "${[run.id != '', index]}"}, "heartbeat": "2s"}
 HERE = {**WORK, "with": {"first": 1}}
 GRAPH = {
     "loom": 1,

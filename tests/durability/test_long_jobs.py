@@ -1,5 +1,6 @@
 """A job may be long: every run's history, the state between runs and the worker's memory stay as they are."""
 
+import statistics
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ from temporalio.client import WorkflowHistory
 from loom_client.job import Job
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, events, histories
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.server
@@ -25,7 +26,7 @@ def weight(run: WorkflowHistory) -> tuple[int, int, int]:
     return len(run.events), sum(event.ByteSize() for event in run.events), len(started.input.payloads[0].data)
 
 
-async def memory_at(worker: WorkerProcess, job: Job, turn: int, within: float) -> int:
+async def memory_at(worker: WorkerProcess, job: Job, turn: int) -> int:
     """The worker's memory when the job has come to a turn."""
     after = 0
 
@@ -37,7 +38,7 @@ async def memory_at(worker: WorkerProcess, job: Job, turn: int, within: float) -
                 return True
         return False
 
-    await eventually(come, within, every=0.2)
+    await eventually(come, max(PATIENCE, turn), every=0.2)
     return worker.memory()
 
 
@@ -54,8 +55,8 @@ async def test_a_turn_costs_the_same_however_many_came_before(house: Opener, tur
     async with opened.worker() as worker:
         began = time.monotonic()
         job = await opened.start(opened.agent(limits={"max_iterations": turns + 1}))
-        early = await memory_at(worker, job, turns // 4, turns / 2)
-        late = await memory_at(worker, job, turns, turns)
+        early = await memory_at(worker, job, turns // 4)
+        late = await memory_at(worker, job, turns)
         found = await account(opened.loom.store, job)
         seconds = time.monotonic() - began
     runs = await histories(opened.loom.client, job.id)
@@ -73,8 +74,11 @@ async def test_a_turn_costs_the_same_however_many_came_before(house: Opener, tur
     assert heavy < MOST_BYTES
     assert state < MOST_STATE
     assert late - early < GROWTH
-    first, last = weights[1], weights[-2]
-    assert last[1] <= 1.1 * first[1], "a late turn's history is larger than an early one's"
+    # Medians, for on a busy machine one turn or another has a task that was handed out twice.
+    early_turn, late_turn = (
+        statistics.median(size for _, size, _ in part) for part in (weights[1:12], weights[-12:-1])
+    )
+    assert late_turn <= 1.1 * early_turn, "a late turn's history is larger than an early one's"
 
 
 async def test_a_long_answer_comes_whole(house: Opener) -> None:

@@ -117,7 +117,7 @@ async def test_the_patterns_come_to_the_same_on_a_server(house: Opener, steps: i
 @pytest.mark.crash
 @pytest.mark.timeout(400)
 async def test_the_patterns_survive_a_kill_of_the_worker_with_all_of_them_in_flight(house: Opener) -> None:
-    opened = await house(SILENT)
+    opened = await house(SILENT, answer_seconds=5.0)
     path = os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])
     worker = WorkerProcess(opened.settings, opened.url, opened.folder, {"PYTHONPATH": path}, tools=["steps"])
     jobs = {name: await start(opened, name, 4) for name in names()}
@@ -125,7 +125,8 @@ async def test_the_patterns_survive_a_kill_of_the_worker_with_all_of_them_in_fli
         await eventually(lambda: many_have_begun(list(jobs.values())), every=0.01)
         worker.kill()
         rows = await opened.loom.store.read(lambda tx: tx.jobs(limit=100))
-        assert sum(row["ended_at"] is None for row in rows) >= len(jobs) // 2
+        # Those to which something must be sent cannot have ended, however much a slow machine let the others do.
+        assert sum(row["ended_at"] is None for row in rows) >= len(jobs) // 3
         await worker.start()
         await play_all(opened, jobs)
     assert worker.starts == 2

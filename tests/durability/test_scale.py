@@ -85,4 +85,5 @@ async def test_a_graph_of_many_nodes_goes_through_many_runs_of_bounded_history(
         assert (await asyncio.wait_for(job.result(), 600)).result == count * (width - 2)
     events = await weighed(opened, job)
     assert len(events) >= 2
-    assert max(events) < most + 4 * width
+    # What was begun when the run was to end: each at most with three events of its own and three of a task for its end.
+    assert max(events) < most + 6 * width + 30

@@ -103,7 +103,7 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
 async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
     begun, ended = threading.Event(), threading.Event()
 
-    @tool(read_only=True, timeout=2.0)
+    @tool(read_only=True, timeout=6.0)
     def endless(context: ToolContext) -> str:
         """Go on until somebody says that it is enough."""
         begun.set()

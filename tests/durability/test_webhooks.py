@@ -186,7 +186,7 @@ async def test_a_worker_is_killed_while_an_endpoint_keeps_it_waiting_and_the_nex
         async with killable(opened, endpoint.url) as worker:
             job = await opened.start(opened.agent(**ASKS))
             approval = await opened.approval(job)
-            await eventually(lambda: len(endpoint.held) == 1)
+            await eventually(lambda: bool(endpoint.held))
             await job.decide(approval, "approve", by="ann")
             await job.result()  # which did not wait for the endpoint
             expected = await waiting(opened)
@@ -195,7 +195,7 @@ async def test_a_worker_is_killed_while_an_endpoint_keeps_it_waiting_and_the_nex
         async with telling(opened, endpoint.url):
             await eventually(lambda: waiting_is_over(opened))
     assert list(dict.fromkeys(found.id for found in endpoint.taken)) == [row.message for row in expected]
-    assert told(endpoint.taken)[-2:] == ["approval_decided", "job_completed"]
+    assert heard(endpoint.taken, job)[-2:] == ["approval_decided", "job_completed"]
 
 
 async def test_a_delivery_that_is_cancelled_on_the_server_gives_no_message_up(house: Opener) -> None:
@@ -238,7 +238,7 @@ async def test_a_job_that_fails_says_why_and_only_those_are_told_who_asked_for_i
             for begun in (job, other):
                 assert (await begun.result()).status == "failed"
             await eventually(lambda: len(endpoint.taken) == 1)
-            assert not await waiting(opened)
+            await eventually(lambda: waiting_is_over(opened))
     (found,) = endpoint.taken
     assert (found.told["type"], found.told["data"]["job"]) == ("job_failed", job.id)
     assert found.told["data"]["error"] == "model_refused"
