@@ -10,8 +10,10 @@ from tree_sitter import Language, Node, Parser
 from loom_dsl.command_tables import SHELLS, base_name, is_language, is_wrapper, risky_words
 from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN, NotPlain, ShellReading, Words, plain_parts
 
-MOST_COMMANDS = 300
+MOST_COMMANDS = 1_000
 """Of more than these, nothing is known."""
+MOST_WORK = 100_000
+"""Characters that are parsed, and words of commands that are kept, for one line; what is beyond is not known."""
 MOST_LOOSE = 2_000
 """Words of code of another language that are looked at."""
 LONGEST_LOOSE = 20
@@ -23,13 +25,16 @@ _PLAIN_NODES = frozenset(
 )
 _BARE_SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[*?\[{}]|^~")
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,-]*")
-_BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_IN_BACKTICKS = re.compile(r"(?:[^`\\]|\\.)*+", re.DOTALL)
 _ESCAPED_IN_STRING = re.compile(r'\\([$`"\\\n])')
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def read_command(line: str) -> ShellReading:
-    """Say what a command line would run."""
+    """Say what a command line would run.
+
+    It comes from a model, so the work is bounded, whatever it holds: what is not read for that is `UNKNOWN`.
+    """
     doubt = ""
     plain: tuple[tuple[str, ...], ...] | None = None
     try:
@@ -63,31 +68,51 @@ def _walk(node: Node) -> Iterator[Node]:
         waiting.extend(reversed(current.children))
 
 
+class _NotKnown(Exception):
+    """Something of a line cannot be read, or it is too much: then what the rest is changes nothing."""
+
+
 class _Reader:
     """Collects the commands of one line."""
 
     def __init__(self) -> None:
         self._found: list[Words] = []
         self._loose: list[Words] = []
+        self._left = MOST_WORK
 
     def read(self, line: str) -> list[Words]:
-        self._line(line, 0)
+        try:
+            self._line(line, 0)
+        except _NotKnown:
+            self._found.append(UNKNOWN)
         return [*self._found, *self._loose]
+
+    def _spend(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0 or len(self._found) > MOST_COMMANDS:
+            raise _NotKnown
 
     def _line(self, line: str, depth: int) -> None:
         odd = "\0" in line or any("\ud800" <= letter <= "\udfff" for letter in line)
-        if odd or depth > MOST_DEPTH or len(self._found) > MOST_COMMANDS or len(line) > MOST_CHARACTERS:
-            self._found.append(UNKNOWN)
-            return
+        if odd or depth > MOST_DEPTH or len(line) > MOST_CHARACTERS:
+            raise _NotKnown
         for text in dict.fromkeys((line, re.sub(r"\\\r?\n", "", line))):
             self._tree(text, depth)
-        for quoted in _BACKTICKS.findall(line):  # the parser does not see all of them, as in ${a:-`…`}
-            self._line(re.sub(r"\\([\\$`])", r"\1", quoted), depth + 1)
+        start = line.find("`")
+        while start >= 0:  # the parser does not see all of them, as in ${a:-`…`}
+            quoted = _IN_BACKTICKS.match(line, start + 1)
+            end = quoted.end() if quoted else start
+            self._spend(end - start)
+            closed = line[end : end + 1] == "`"
+            if closed:
+                self._line(re.sub(r"\\([\\$`])", r"\1", line[start + 1 : end]), depth + 1)
+            start = line.find("`", end + 1 if closed else start + 1)
 
     def _tree(self, line: str, depth: int) -> None:
+        self._spend(len(line) + 1)
         source, root = _parse(line)
         if root.has_error:
-            self._found.append(UNKNOWN)
+            raise _NotKnown
         for node in _walk(root):
             self._node(source, node, depth)
 
@@ -103,7 +128,7 @@ class _Reader:
         elif node.type == "test_command":
             self._strings(source, node, depth)
         elif node.type == "expansion" and _text(source, node).rstrip("}").endswith("@P"):
-            self._found.append(UNKNOWN)  # what a variable holds is expanded once more
+            raise _NotKnown  # what a variable holds is expanded once more
         if node.type == "redirected_statement" or node.children_by_field_name("redirect"):
             self._fed(source, node)
 
@@ -111,7 +136,7 @@ class _Reader:
         """A value may be run: by name (PAGER), or when it is expanded once more (PS4, arithmetic)."""
         text, value = _text(source, node), node.child_by_field_name("value")
         if text.startswith(_CHANGES_COMMANDS):
-            self._found.append(UNKNOWN)
+            raise _NotKnown
         known = None if value is None else _known(source, value)
         if known and (_RUN_BY_NAME.search(text.partition("=")[0]) or not _SIMPLE.fullmatch(known)):
             for part in dict.fromkeys((known, *_INSIDE.findall(known))):
@@ -119,6 +144,7 @@ class _Reader:
 
     def _fed(self, source: bytes, node: Node) -> None:
         """What a command that runs others, or a language, is given to read."""
+        self._spend(node.end_byte - node.start_byte)
         commands = [_words(source, inner) for inner in _walk(node) if inner.type == "command"]
         if not any(is_wrapper(words) or is_language(words) or None in words[:1] for words in commands):
             return
@@ -133,10 +159,12 @@ class _Reader:
         if len(places) > sum(inner.type in ("command_substitution", "arithmetic_expansion") for inner in _walk(node)):
             for place in places[:MOST_DEPTH]:
                 self._line(text[place:], depth + 1)
-            self._found += [UNKNOWN] if len(places) > MOST_DEPTH else []
+            if len(places) > MOST_DEPTH:
+                raise _NotKnown
 
     def _strings(self, source: bytes, node: Node, depth: int) -> None:
         """`-v` and comparisons of numbers expand what a string holds."""
+        self._spend(node.end_byte - node.start_byte)
         for inner in _walk(node):
             if inner.type == "raw_string" and ("$(" in (text := _text(source, inner)) or "`" in text):
                 for part in _INSIDE.findall(text):
@@ -146,22 +174,26 @@ class _Reader:
         """Take every rest of a text for a command: where it begins in code of another language, nobody can tell."""
         words = _TOKEN.findall(text)
         if len(words) > MOST_LOOSE:
-            self._found.append(UNKNOWN)
-        self._loose += [tuple(words[start : start + LONGEST_LOOSE]) for start in range(min(len(words), MOST_LOOSE))]
+            raise _NotKnown
+        for start in range(min(len(words), MOST_LOOSE)):
+            rest = tuple(words[start : start + LONGEST_LOOSE])
+            self._spend(len(rest))
+            self._loose.append(rest)
 
     def _command(self, words: Words, depth: int) -> None:
+        self._spend(len(words))
         self._found.append(words)
-        if not words or len(self._found) > MOST_COMMANDS:
-            self._found.append(UNKNOWN)
-            return
+        if not words:
+            raise _NotKnown
         if not is_wrapper(words) and not risky_words(words):
             return
         for start in range(len(words)):
             behind = words[start:]
+            self._spend(len(behind))
             if start:
                 self._found.append(behind)
             if _reads_commands(behind):
-                self._found.append(UNKNOWN)
+                raise _NotKnown
         for word in words[1:]:
             if word and not _SIMPLE.fullmatch(word):
                 self._loosely(word)

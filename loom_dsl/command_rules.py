@@ -97,12 +97,22 @@ def literal_pattern(words: tuple[str, ...]) -> str | None:
 
 
 @lru_cache(maxsize=16_384)
-def _word(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """Translate a pattern over any text: `*` stands for anything, also for `/` and for nothing.
+
+    The leftmost place of each piece between stars is always good enough, hence atomic groups: linear time.
+    """
+    pieces = [re.escape(piece) for piece in pattern.split("*")]
+    source = pieces[0]
+    for piece in pieces[1:-1]:
+        source += f"(?>.*?{piece})" if piece else ""
+    if len(pieces) > 1:
+        source += f".*{pieces[-1]}"
+    return re.compile(source, re.DOTALL)
 
 
 def _fits(pattern: str, word: str) -> bool:
-    return _word(pattern).fullmatch(word) is not None
+    return pattern == word or ("*" in pattern and wildcard(pattern).fullmatch(word) is not None)
 
 
 def _sequence(pattern: list[str], words: list[str]) -> bool:

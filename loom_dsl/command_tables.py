@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from loom_dsl.shell import Words
 
@@ -147,8 +148,8 @@ def risky_words(words: Words) -> list[str]:
     special = _SPECIAL.get(name.lower())
     if special:
         return special(known)
-    risky = _RISKY.get(_without_version(name), ())
-    found = [word for word in known if any(_is_option(word, option) for option in risky)]
+    program = _without_version(name)
+    found = [word for word in known if _is_risky(program, word)] if program in _RISKY else []
     if name == "git":
         found += [word for word in known if _ALIASES_OF_EXTERNAL.search(word)]
         if "clone" in known:
@@ -164,6 +165,11 @@ def risky_words(words: Words) -> list[str]:
 
 def _without_version(name: str) -> str:
     return re.sub(r"(?<=[a-z])[\d.]+$", "", name) if name.startswith(("python", "perl", "ruby", "lua", "php")) else name
+
+
+@lru_cache(maxsize=4_096)
+def _is_risky(program: str, word: str) -> bool:
+    return any(_is_option(word, option) for option in _RISKY[program])
 
 
 def _is_option(word: str, option: str) -> bool:

@@ -1,0 +1,148 @@
+"""A command line comes from a model: whatever it is, judging it takes bounded work, and what is not read is refused."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from activities.shell_parser import MOST_COMMANDS, MOST_WORK, read_command
+from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN
+from tests.unit.test_command_rules import verdict
+
+POLICY = {
+    "allow": ["execute_bash", "execute_bash(a * b * c *)", "execute_bash(*a*a*a*b)"],
+    "deny": [
+        "execute_bash(* --force)",
+        "execute_bash(* push --force --x -rf)",
+        "execute_bash(*a*a*a*b * -x)",
+        "*(**/secrets/**/*.key)",
+        "*(domain:*.corp.example)",
+    ],
+}
+MOST_STEPS = 2_500_000
+"""Calls of functions for one line and the rules above: some tenths of a second. An ordinary line takes thousands."""
+
+
+def steps_of(run: Callable[[], object]) -> int:
+    """Count the calls of functions, Python's own included. It is the same number on every machine."""
+    count = 0
+
+    def seen(_frame: FrameType, _event: str, _argument: Any) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def judge(line: str) -> int:
+    """Judge a line anew and give the steps."""
+    read_command.cache_clear()
+    return steps_of(lambda: verdict(POLICY, line))
+
+
+def filled(piece: str, room: int = MOST_CHARACTERS) -> str:
+    """A line of one piece, again and again."""
+    return (piece * (room // len(piece) + 1))[:room]
+
+
+WORDS = [
+    "env ",
+    "a ",
+    "sh ",
+    "--x ",
+    "sudo ",
+    "xargs -I{} ",
+    "curl -a ",
+    "git -c ",
+    "find -exec ",
+    "bash -c '",
+    "eval ",
+]
+SIGNS = [
+    "$(",
+    "`",
+    "\\`",
+    "'",
+    '"',
+    ";",
+    "&",
+    "&&",
+    "|",
+    "(",
+    ")",
+    "((",
+    "{ ",
+    "} ",
+    ">a ",
+    "~",
+    "=!",
+    "-S'",
+    "${a:-",
+    "a/",
+]
+FORMS = [
+    "b\\;",
+    "x() { ",
+    "<<E\n",
+    "\n",
+    "a=b!c ",
+    "[[ -v ",
+    "x\\\n",
+    "case a in ",
+    "PAGER=",
+    "A=$(",
+    "=exec=",
+    "python <<<",
+]
+PIECES = WORDS + SIGNS + FORMS
+
+
+@pytest.mark.parametrize("piece", [*PIECES, "env a", "sh a/", "bash -c ''", "a |", "{ } >a; ", "git -c sh ", "sh -c "])
+def test_a_line_of_one_piece_takes_bounded_work(piece: str) -> None:
+    assert judge(filled(piece)) < MOST_STEPS
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["", "env ", "bash -c '"]), st.lists(st.sampled_from(PIECES), min_size=2, max_size=6))
+def test_a_line_of_any_pieces_takes_bounded_work(before: str, pieces: list[str]) -> None:
+    assert judge(before + filled("".join(pieces), MOST_CHARACTERS - len(before))) < MOST_STEPS
+
+
+@pytest.mark.parametrize("tail", ["", "rm x", "git push --force"])
+@pytest.mark.parametrize("before", ["env ", "sudo ", "xargs ", "timeout 5 "])
+def test_of_more_than_is_looked_at_nothing_is_known(before: str, tail: str) -> None:
+    line = before + "a " * 4_900 + tail
+    reading = read_command(line)
+    assert UNKNOWN in reading.commands
+    assert len(reading.commands) <= MOST_COMMANDS + 2
+    assert sum(map(len, reading.commands)) <= MOST_WORK
+    found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(* --force)"]}, line)
+    assert (found.decision, found.rule) == ("deny", "execute_bash(* --force)")
+    asked = verdict({"allow": ["execute_bash"], "ask": ["execute_bash(rm *)"]}, line)
+    assert asked.decision == "ask"
+
+
+def test_a_long_command_is_still_read_to_its_end() -> None:
+    tests = " ".join(f"tests/unit/test_number_{number}.py" for number in range(250))
+    rules = {"allow": ["execute_bash"], "deny": ["execute_bash(rm *)"]}
+    assert verdict(rules, f"timeout 60 pytest {tests}").decision == "allow"
+    assert verdict(rules, f"timeout 60 pytest {tests} rm x").decision == "deny"
+
+
+def test_a_pattern_of_many_stars_takes_linear_time() -> None:
+    line = "echo " + "a" * (MOST_CHARACTERS - 20)
+    found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(echo *a*a*a*a*a*a*b)"]}, line)
+    assert found.decision == "allow"
+    assert (
+        verdict({"allow": ["execute_bash"], "deny": ["execute_bash(echo *a*b*a*c)"]}, "echo xabyac").decision == "deny"
+    )
