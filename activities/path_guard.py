@@ -14,12 +14,17 @@ from loom_dsl.policy import PROJECT_POLICY
 
 ALWAYS_REFUSED = ("/etc", "/sys", "/proc")
 """Never opened, whatever the working directory is; `~/.ssh` too."""
-_KEY_FILE = re.compile(r".*\.(?:pem|p12|pfx|key)|id_(?:rsa|dsa|ecdsa|ed25519).*", re.IGNORECASE)
+_KEY_FILE = re.compile(
+    r".*\.(?:pem|p8|p12|pfx|key|jks|keystore|ppk|kdbx)|id_(?:rsa|dsa|ecdsa|ed25519).*", re.IGNORECASE
+)
+_SECRET_FILE = re.compile(r".*(?<!example)(?<!sample)(?<!template)\.env|.+\.tfstate(?:\.backup)?")
+"""Settings and states that hold secrets whatever they are called, in lower case."""
 
 _CREDENTIALS = frozenset(
     {".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".vault-token"}
-    | {".aws/credentials", ".kube/config", ".docker/config.json", "gcloud/credentials.db", ".git/credentials"}
-    | {"gcloud/application_default_credentials.json", ".cargo/credentials.toml", ".gem/credentials", "gh/hosts.yml"}
+    | {".s3cfg", "credentials.json", ".aws/config", ".kube/config", ".docker/config.json", ".git/credentials"}
+    | {".aws/credentials", "gcloud/credentials.db", "gcloud/application_default_credentials.json"}
+    | {".cargo/credentials.toml", ".gem/credentials", "gh/hosts.yml"}
 )
 """Files in which other programs keep passwords and tokens, by name or by directory and name, in lower case."""
 
@@ -88,6 +93,7 @@ def is_secret(place: str) -> bool:
     return (
         ".ssh" in parts[:-1]
         or (_KEY_FILE.fullmatch(name) is not None and not name.endswith(".pub"))
+        or _SECRET_FILE.fullmatch(name) is not None
         or name in _CREDENTIALS
         or "/".join(parts[-2:]) in _CREDENTIALS
     )
