@@ -22,6 +22,10 @@ class Attempt:
     key: str
     images: list[Image] = field(default_factory=list)
     """What the function returned besides text."""
+    states: frozenset[str] = frozenset()
+    """The states of what it changes for which the call was approved."""
+    left: list[str] = field(default_factory=list)
+    """The states in which the function said that it left what it changes."""
 
     @property
     def is_kept(self) -> bool:

@@ -10,7 +10,7 @@ from activities.runtime import Call
 from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe
 from loom_dsl.errors import LoomError
 from loom_dsl.redaction import redact
-from loom_dsl.tools import Arguments, Tool, ToolContext
+from loom_dsl.tools import Arguments, Preview, Tool, ToolContext
 
 LONGEST_LOG = 8_000
 """Characters of a failure that are logged."""
@@ -34,15 +34,20 @@ async def summary_of(tool: Tool, arguments: Arguments, secrets: Mapping[str, str
     return ""
 
 
-async def preview_of(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> str:
-    """What a call would do, as the tool shows it, such as a diff; empty where it shows nothing."""
+def _preview(function: Callable[..., object], *arguments: Any) -> Preview:
+    shown = function(*arguments)
+    return shown if isinstance(shown, Preview) else Preview(str(shown))
+
+
+async def preview_of(tool: Tool, arguments: Arguments, workdir: Path, call: Call) -> Preview:
+    """What a call would do, as the tool shows it, such as a diff; without text where it shows nothing."""
     if tool.preview is None:
-        return ""
+        return Preview("")
     context = ToolContext(working_dir=workdir, job=call.job, turn=call.turn)
     try:
-        return await ask(_text, tool.preview, arguments, context)
+        return await ask(_preview, tool.preview, arguments, context)
     except Raised as raised:
         error = raised.error
-        return f"(no preview: {error.message if isinstance(error, LoomError) else describe(error)})"
+        return Preview(f"(no preview: {error.message if isinstance(error, LoomError) else describe(error)})")
     except TimeoutError:
-        return f"(no preview: it did not end within {ANSWER_SECONDS:g} s)"
+        return Preview(f"(no preview: it did not end within {ANSWER_SECONDS:g} s)")

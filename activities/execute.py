@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
 from activities.effect_outcome import effect_key, outcome_of
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, this_process
@@ -102,7 +103,8 @@ class Execute:
         verdict = await self._calls.verdict(call, facts, tool, arguments, recorded=True)
         if verdict.decision != "allow":
             raise PermissionDenied(verdict.reason)
-        return Attempt(call, facts, tool, arguments, effect_key(call))
+        states = await approved_states(self._runtime, call, tool, arguments)
+        return Attempt(call, facts, tool, arguments, effect_key(call), states=states)
 
     def _begin(self, tx: Transaction, run: Attempt) -> Effect | None:
         store_events(tx, run.call)
@@ -262,6 +264,7 @@ class Execute:
 
     def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> str:
         name = tx.put_blob(output.encode("utf-8", "replace"))
+        keep_left(tx, run)
         if run.is_kept:
             tx.settle_effect(run.key, "settled", result_digest=name, note=note)
         return name
@@ -289,6 +292,8 @@ class Execute:
             idempotency_key=run.key,
             progress=progress,
             cancelled=stop.is_set,
+            approved_states=run.states,
+            leaves=run.left.append,
             services=services_of(self._runtime, call, run.facts),
         )
 

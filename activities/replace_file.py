@@ -7,11 +7,14 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Final, Literal
 
 from activities.openat import exchange
 from loom_dsl.errors import ToolError
 
+ABSENT: Final = "absent"
+"""Expected is that there is no file."""
+Expected = os.stat_result | Literal["absent"]
 _PATIENCE = 5.0
 TEMPORARY = ".loom-write-"
 """How the names of files begin that are being written."""
@@ -22,16 +25,14 @@ class FileChanged(ToolError):
 
 
 @contextlib.contextmanager
-def replacing(
-    name: str, directory: int, mode: int | None, expected: os.stat_result | None = None
-) -> Iterator[BinaryIO]:
+def replacing(name: str, directory: int, mode: int | None, expected: Expected | None = None) -> Iterator[BinaryIO]:
     """Write next to the file and put it in its place at the end, or leave nothing behind.
 
     Args:
         name: The file's name in its directory.
         directory: Descriptor of that directory.
         mode: Mode of the new file; None: as the process makes files.
-        expected: What the file was when it was read. None: whatever is there is replaced.
+        expected: What the file was when it was read, or `ABSENT`. None: whatever is there is replaced.
 
     Raises:
         FileChanged: The file is another one, or has another content, than the expected one. It stays.
@@ -49,6 +50,8 @@ def replacing(
         with _turn(directory):
             if expected is None:
                 os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            elif expected == ABSENT:
+                _make(temporary, name, directory)
             else:
                 _exchange(temporary, name, directory, expected)
     except BaseException:
@@ -81,6 +84,23 @@ def _locked(descriptor: int) -> bool:
     except OSError:
         pass  # a file system without locks; there is no turn to wait for
     return True
+
+
+def _make(temporary: str, name: str, directory: int) -> None:
+    """Give the new file its name unless something has it."""
+    try:
+        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    except FileExistsError:
+        raise FileChanged() from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        with contextlib.suppress(FileNotFoundError):  # a file system without links: a look, and then the name
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+            raise FileChanged() from None
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        return
+    os.unlink(temporary, dir_fd=directory)
 
 
 def _exchange(temporary: str, name: str, directory: int, expected: os.stat_result) -> None:

@@ -25,7 +25,7 @@ from activities.path_guard import (
     told,
     writable_mode,
 )
-from activities.replace_file import replacing
+from activities.replace_file import Expected, replacing
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolError
 from loom_dsl.paths import normal_path
 
@@ -103,11 +103,11 @@ class Workspace:
             raise
 
     @contextlib.contextmanager
-    def open_write(self, path: str, expected: os.stat_result | None = None) -> Iterator[BinaryIO]:
+    def open_write(self, path: str, expected: Expected | None = None) -> Iterator[BinaryIO]:
         """Write a whole file: it takes the place of the old one when the block ends, and not when the block fails.
 
         Directories that are missing are made. The mode of an existing file is kept. With `expected`, only the file
-        that was read is replaced, as its descriptor described it.
+        that was read is replaced, as its descriptor described it, or with `ABSENT` none.
 
         Raises:
             FileChanged: The file is not the expected one any more.

@@ -21,6 +21,7 @@
     │   ├── ToolValidationError
     │   ├── ToolTimeout
     │   ├── ToolLost                  the worker died or stood still in every attempt at the tool
+    │   ├── ApprovalStale             what was approved is about another state of things than there is now
     │   ├── UnreadableResult          the tool ran, and its result is neither text nor JSON
     │   └── OutcomeUnknown            it is not known whether the effect happened
     ├── FunctionFailed                a function that a graph's node calls raised something; tried again
@@ -216,6 +217,13 @@ class ToolLost(ToolError):
     """The worker died or stopped reporting while it had this call, each time it was tried."""
 
     code = "tool_lost"
+
+
+class ApprovalStale(ToolError):
+    """What the call changes was changed after its approver was shown it; look again, and ask anew."""
+
+    code = "approval_stale"
+    recoverable = True
 
 
 class UnreadableResult(ToolError):

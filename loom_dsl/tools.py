@@ -12,6 +12,7 @@ from loom_dsl.errors import ToolDeclarationError
 from loom_dsl.risk import Risk as Risk
 from loom_dsl.tool_arguments import check_arguments, parse_object
 from loom_dsl.tool_class import read_class
+from loom_dsl.tool_context import Preview as Preview
 from loom_dsl.tool_context import Reconciliation as Reconciliation
 from loom_dsl.tool_context import ToolContext as ToolContext
 from loom_dsl.tool_schema import context_parameters, declare, parse_docstring, place, schema_of
@@ -43,7 +44,7 @@ class Tool:
         timeout: Seconds that one call may take.
         risk: Default: low when it only reads, else medium.
         summarise: One line about a call, for an approver.
-        preview: What a call would do, such as a diff, for an approver.
+        preview: What a call would do, such as a diff, for an approver; as a `Preview` with the state that it is about.
         check: Looks at a call before anybody is asked about it, and raises why it is not to run.
         reconcile: Finds out whether an earlier attempt took effect.
         compensate: Takes an effect back, given the arguments and the result.
@@ -69,7 +70,7 @@ class Tool:
     timeout: float = 120.0
     risk: Risk = _DERIVED
     summarise: Callable[[Arguments], str] | None = None
-    preview: Callable[[Arguments, ToolContext], str] | None = None
+    preview: Callable[[Arguments, ToolContext], str | Preview] | None = None
     check: Callable[[Arguments], None] | None = None
     reconcile: Callable[[Arguments, ToolContext], Reconciliation] | None = None
     compensate: Callable[[Arguments, Any, ToolContext], Any] | None = None
@@ -167,7 +168,7 @@ class ToolOptions(TypedDict, total=False):
     timeout: float
     risk: Risk
     summarise: Callable[[Arguments], str]
-    preview: Callable[[Arguments, ToolContext], str]
+    preview: Callable[[Arguments, ToolContext], str | Preview]
     check: Callable[[Arguments], None]
     reconcile: Callable[[Arguments, ToolContext], Reconciliation]
     compensate: Callable[[Arguments, Any, ToolContext], Any]

@@ -1,22 +1,25 @@
 """Deleting files."""
 
+from activities.builtin.file_state import state_at
 from activities.builtin.read import file_key
 from activities.builtin.text_file import describe_size
 from activities.workspace import Workspace
 from loom_dsl.errors import LoomError
-from loom_dsl.tools import Arguments, Reconciliation, Risk, ToolContext, tool
+from loom_dsl.tools import Arguments, Preview, Reconciliation, Risk, ToolContext, tool
 
 
-def _preview(arguments: Arguments, context: ToolContext) -> str:
+def _preview(arguments: Arguments, context: ToolContext) -> Preview:
     path = arguments["path"]
     try:
-        with Workspace(context.working_dir) as space, space.open_read(path) as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            beginning = file.read(2_000).decode("utf-8", "replace")
+        with Workspace(context.working_dir) as space:
+            found = state_at(space, path)
     except LoomError as error:
-        return f"delete {path} ({error.message})"
-    return f"delete {path} ({describe_size(size)}), which begins with\n{beginning}"
+        return Preview(f"delete {path} ({error.message})")
+    if found.data is None:
+        return Preview(f"delete {path} ({found.problem or 'there is none'})", state=found.name)
+    beginning = found.data[:2_000].decode("utf-8", "replace")
+    text = f"delete {path} ({describe_size(found.size)}), which begins with\n{beginning}"
+    return Preview(text, state=found.name)
 
 
 def _reconcile(arguments: Arguments, context: ToolContext) -> Reconciliation:
@@ -47,5 +50,7 @@ def delete_file(context: ToolContext, path: str) -> str:
         path: Path relative to the working directory.
     """
     with Workspace(context.working_dir) as space:
+        if context.approved_states:
+            context.check_state(state_at(space, path).name, repr(path))
         what = space.delete(path)
     return f"Deleted {'the empty directory ' if what == 'directory' else ''}{path}"

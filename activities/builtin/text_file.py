@@ -58,7 +58,15 @@ def read_text(path: str, file: BinaryIO, limit: int = LARGEST_READ) -> TextFile:
     Raises:
         ToolError: It is a binary file.
     """
-    data = file.read(limit)
+    return decode(path, file.read(limit))
+
+
+def decode(path: str, data: bytes) -> TextFile:
+    """Give a file's bytes as text.
+
+    Raises:
+        ToolError: They are not text.
+    """
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
     if encoding.startswith("utf-8"):
         if is_binary(data):

@@ -5,32 +5,49 @@ import os
 import re
 from collections.abc import Iterator
 
+from activities.builtin.file_state import FileState, state_at, state_name
 from activities.builtin.read import file_key
-from activities.builtin.text_file import LARGEST_READ, TextFile, describe_size, read_text, readable
-from activities.replace_file import FileChanged
+from activities.builtin.text_diff import MOST_COMPARED, difference
+from activities.builtin.text_file import LARGEST_READ, TextFile, decode, describe_size, readable
+from activities.replace_file import Expected, FileChanged
 from activities.workspace import Workspace
 from loom_dsl.errors import LoomError, ToolError
-from loom_dsl.redaction import cut_middle
-from loom_dsl.tools import Arguments, Reconciliation, ToolContext, tool
+from loom_dsl.tools import Arguments, Preview, Reconciliation, ToolContext, tool
 
-_LONGEST_PREVIEW = 8_000
 _MOST_ATTEMPTS = 3
 _WORD = re.compile(r"\w{3,40}")
-_MOST_COMPARED = 4_000
-"""Lines of a file that are compared with one another; comparing takes quadratic time."""
 
 
-def _preview_write(arguments: Arguments, context: ToolContext) -> str:
+def _preview_write(arguments: Arguments, context: ToolContext) -> Preview:
     path, content = arguments["path"], arguments["content"]
     try:
         with Workspace(context.working_dir) as space:
-            if not space.exists(path):
-                return _diff(path, "", content, new_file=True)
-            with space.open_read(path) as file:
-                old = read_text(path, file)
+            found = state_at(space, path)
     except LoomError as error:
-        return f"This write would replace something that cannot be shown: {error.message}"
-    return _diff(path, readable(old.text), content)
+        return Preview(f"This write would replace something that cannot be shown: {error.message}")
+    return Preview(_written(path, found, content), state=found.name)
+
+
+def _written(path: str, found: FileState, content: str) -> str:
+    """Show what becomes of a file that is replaced."""
+    if not found.is_there:
+        return difference(path, None, content)
+    if found.data == content.encode("utf-8", "surrogatepass"):
+        return f"{path}: nothing changes"
+    try:
+        if found.problem or found.data is None:
+            raise ToolError(found.problem)
+        if found.size > len(found.data):
+            raise ToolError(f"it has {describe_size(found.size)}, which is too much to compare")
+        old = decode(path, found.data)
+    except LoomError as error:
+        return f"This write would replace something that cannot be shown: {error.message}\n" + difference(
+            path, None, content
+        )
+    notes = [f"the file is {old.encoding} and becomes utf-8"] if old.encoding != "utf-8" else []
+    if old.strange_bytes:
+        notes.append(f"{old.strange_bytes} bytes of the file are no text, are shown as \ufffd, and go away")
+    return "\n".join([*notes, *filter(None, [difference(path, readable(old.text), content)])])
 
 
 @tool(
@@ -53,27 +70,44 @@ def write_file(context: ToolContext, path: str, content: str) -> str:
     except UnicodeEncodeError as error:
         raise ToolError(f"the content is not text that a file can hold: {error.reason}") from error
     with Workspace(context.working_dir) as space:
-        there = space.exists(path)
-        with space.open_write(path) as file:
-            file.write(data)
+        there, after = space.exists(path), state_name(space.relative(path), data)
+        expected = _approved_state(space, context, path, data) if context.approved_states else None
+        try:
+            with space.open_write(path, expected) as file:
+                file.write(data)
+        except FileChanged:
+            context.check_state("", repr(path))
+            raise
+    context.leaves(after)
     return f"{'Replaced' if there else 'Created'} {path}: {describe_size(len(data))}, {_count_lines(content)} lines"
 
 
-def _preview_edit(arguments: Arguments, context: ToolContext) -> str:
+def _approved_state(space: Workspace, context: ToolContext, path: str, data: bytes) -> Expected:
+    """Look whether the file is what the approver was shown, or what an attempt before this one left of it."""
+    found = state_at(space, path)
+    if found.data != data:
+        context.check_state(found.name, repr(path))
+    return found.expected
+
+
+def _preview_edit(arguments: Arguments, context: ToolContext) -> Preview:
+    state = ""
     try:
         with Workspace(context.working_dir) as space:
-            found, _ = _read_whole(space, arguments["path"])
+            state = state_at(space, arguments["path"]).name
+            found, _, as_found = _read_whole(space, arguments["path"])
             changed, _ = _replace(found, **arguments)
     except LoomError as error:
-        return f"This edit would fail: {error.message}"
-    return _diff(arguments["path"], readable(found.text), readable(changed))
+        return Preview(f"This edit would fail: {error.message}", state=state)
+    shown = difference(arguments["path"], readable(found.text), readable(changed))
+    return Preview(shown or "only bytes change that are no text", state=as_found)
 
 
 def _reconcile_edit(arguments: Arguments, context: ToolContext) -> Reconciliation:
     """Look whether an edit that nobody saw the end of is in the file, which is replaced in one step or not at all."""
     try:
         with Workspace(context.working_dir) as space:
-            found, _ = _read_whole(space, arguments["path"])
+            found, _, _ = _read_whole(space, arguments["path"])
     except LoomError:
         return Reconciliation(outcome="unknown")
     old, new = (_as_in_file(found, arguments[name]) for name in ("old", "new"))
@@ -114,15 +148,18 @@ def edit_file(context: ToolContext, path: str, old: str, new: str, replace_all: 
 
 def _edit(context: ToolContext, path: str, old: str, new: str, replace_all: bool) -> list[int]:
     with Workspace(context.working_dir) as space:
-        found, as_read = _read_whole(space, path)
+        found, as_read, state = _read_whole(space, path)
+        context.check_state(state, repr(path))
         changed, places = _replace(found, path, old, new, replace_all)
         data = found.encode(changed)
         with space.open_write(path, as_read) as file:
             file.write(data)
+        context.leaves(state_name(space.relative(path), data))
     return places
 
 
-def _read_whole(space: Workspace, path: str) -> tuple[TextFile, os.stat_result]:
+def _read_whole(space: Workspace, path: str) -> tuple[TextFile, os.stat_result, str]:
+    """Give a file's text, what it was when it was read, and the name of its state."""
     with space.open_read(path) as file:
         as_read = os.fstat(file.fileno())
         size = as_read.st_size
@@ -130,7 +167,8 @@ def _read_whole(space: Workspace, path: str) -> tuple[TextFile, os.stat_result]:
             raise ToolError(
                 f"{path!r} has {describe_size(size)}; edit_file takes files up to {describe_size(LARGEST_READ)}"
             )
-        return read_text(path, file), as_read
+        data = file.read(LARGEST_READ)
+        return decode(path, data), as_read, state_name(space.relative(path), data)
 
 
 def _as_in_file(found: TextFile, text: str) -> str:
@@ -175,7 +213,7 @@ def _nearest(text: str, old: str) -> str:
         if stripped[start] == wanted[0] and stripped[start : start + len(wanted)] == wanted:
             return _show("It differs only in white space from", lines, range(start, start + len(wanted)))
     first = max(wanted, key=len, default="")[:200]
-    candidates = [line[:200] for line in stripped[:_MOST_COMPARED]]
+    candidates = [line[:200] for line in stripped[:MOST_COMPARED]]
     close = difflib.get_close_matches(first, dict.fromkeys(candidates), 3, 0.6)
     numbers = sorted(candidates.index(line) for line in close) or _with_like_words(candidates, first)
     if not numbers:
@@ -200,16 +238,6 @@ def _with_like_words(lines: list[str], piece: str) -> list[int]:
 def _show(words: str, lines: list[str], numbers: range | list[int]) -> str:
     shown = [f"{number + 1}: {readable(lines[number])[:200]}" for number in numbers[:10]]
     return "\n".join([f"{words}:", *shown, "Copy the text exactly as it stands there, without the line numbers."])
-
-
-def _diff(path: str, old: str, new: str, *, new_file: bool = False) -> str:
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) > _MOST_COMPARED and before:
-        text = f"{path}: {len(before)} lines are replaced by {len(after)} lines; too many to compare here"
-        return f"{text}\n{cut_middle(new, _LONGEST_PREVIEW)[0]}"
-    names = ("/dev/null" if new_file else f"a/{path}", f"b/{path}")
-    lines = difflib.unified_diff(before, after, *names, lineterm="")
-    return cut_middle("\n".join(lines), _LONGEST_PREVIEW)[0] or f"{path}: nothing changes"
 
 
 def _count_lines(text: str) -> int:
