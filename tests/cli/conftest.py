@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -77,6 +77,8 @@ class House:
     store: Path
     queue: str
     models: Mapping[str, str]
+    answer_seconds: float = PATIENCE / 2
+    """How long a command waits for a worker's answer; less where there is none."""
     _count: int = field(default=0)
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -90,6 +92,7 @@ class House:
             "LOOM_STORE": str(self.store),
             "LOOM_TASK_QUEUE": self.queue,
             "LOOM_CONNECT_SECONDS": str(PATIENCE),
+            "LOOM_ANSWER_SECONDS": str(self.answer_seconds),
             "TERM": "xterm-256color",
             "PYTHONWARNINGS": "error::ResourceWarning",
         }
@@ -135,12 +138,22 @@ class House:
         assert said.code == 0, said
         return said.out.strip()
 
-    def pending(self, job: str, count: int = 1, status: str | None = "pending") -> list[dict[str, Any]]:
-        """Wait until the job asks so often; the approvals. Without a status, also those that do not wait any more."""
+    def pending(
+        self, job: str, count: int = 1, status: str | None = "pending", but: tuple[str, ...] = ()
+    ) -> list[dict[str, Any]]:
+        """Wait until the job asks so often; the approvals.
+
+        Args:
+            job: The job.
+            count: How often.
+            status: None: also those that do not wait any more.
+            but: Ids of those that were decided: a slow worker writes that down a moment after it has said so.
+        """
         with Store.open(self.store) as store:
 
             def asked() -> list[dict[str, Any]]:
-                rows = store.read_sync(lambda tx: tx.approvals(status=status, job=job))
+                found = store.read_sync(lambda tx: tx.approvals(status=status, job=job))
+                rows = [row for row in found if row["id"] not in but]
                 assert len(rows) >= count, f"job {job} has asked {len(rows)} times"
                 return rows
 
@@ -186,9 +199,9 @@ def _ready(process: "subprocess.Popen[bytes]", log: Path, ready: str) -> str | N
     said = log.read_text()
     if process.poll() is not None:
         raise RuntimeError(f"it ended with {process.returncode}:\n{said}")
-    line = next((line for line in said.splitlines() if ready in line), None)
+    line = next((line for line in said.splitlines(keepends=True) if ready in line and line.endswith("\n")), None)
     assert line is not None, said
-    return line
+    return line.rstrip("\n")
 
 
 @contextmanager
@@ -215,6 +228,13 @@ def models_served(scripts: Mapping[str, str]) -> Iterator[dict[str, str]]:
         finally:
             stop.set()
             serving.result()
+
+
+@pytest.fixture
+def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Gives ids of jobs that no earlier try of the test has taken: the tests of a module share a server."""
+    tries = getattr(request.node, "execution_count", 1)
+    return lambda name: name if tries == 1 else f"{name}-{tries}"
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A command at a terminal: what a person types and sees."""
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -40,6 +41,7 @@ class Terminal:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # what is read may end within a letter
         self.said = ""
 
     def expect(self, text: str, within: float = PATIENCE, *, since: int = 0) -> int:
@@ -82,5 +84,5 @@ class Terminal:
         if ready:
             with contextlib.suppress(OSError):  # EIO: the other end is closed
                 piece = os.read(self._master, 65536)
-        self.said += piece.decode("utf-8", "replace")
+        self.said += self._decoder.decode(piece)
         return bool(piece)

@@ -1,5 +1,6 @@
 """`make demo`: what it shows, that it ends cleanly whatever happens, and that it leaves the checkout as it was."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -33,6 +34,8 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
     for file in FILES:
         shutil.copy(ROOT / file, copy / file)
     yield copy
+    with contextlib.suppress(AssertionError):  # what was told to end may take a moment
+        until(lambda: not processes_in(copy), every=0.1)
     left = processes_in(copy)
     for process in left:
         process.kill()
@@ -170,9 +173,10 @@ def test_a_missing_temporal_cli_is_told(checkout: Path, tmp_path: Path) -> None:
 
 def test_two_demos_in_one_checkout_do_not_disturb_each_other(checkout: Path) -> None:
     (checkout / ".loom").mkdir()
-    with (checkout / ".loom" / "demo.lock").open("w") as lock, start(checkout) as demo:
+    with (checkout / ".loom" / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _, err = demo.communicate(timeout=PATIENCE)
+        with start(checkout) as demo:
+            _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 2
     assert "Another demo is running" in err
 

@@ -1,6 +1,7 @@
 """Graphs on the command line: start, watch, send events, decide, and read the result."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,64 +37,69 @@ def graph(house: House) -> str:
     return str(path)
 
 
-def test_a_graph_is_started_answered_and_told_what_happened(house: House, graph: str) -> None:
+def test_a_graph_is_started_answered_and_told_what_happened(
+    house: House, graph: str, fresh: Callable[[str], str]
+) -> None:
+    job = fresh("order-1")
     values = ("--input", "item=lamp", "--input", "count=3", "--input", 'tags=["new"]')
-    said = house.loom("run", graph, *values, "--job", "order-1", "--workdir", house.workdir(), "--detach")
-    assert (said.code, said.out) == (0, "order-1\n")
-    (row,) = house.pending("order-1")
-    listed = house.loom("approvals", "--job", "order-1").out
+    said = house.loom("run", graph, *values, "--job", job, "--workdir", house.workdir(), "--detach")
+    assert (said.code, said.out) == (0, f"{job}\n")
+    (row,) = house.pending(job)
+    listed = house.loom("approvals", "--job", job).out
     assert "Order lamp?" in listed
-    assert f"loom approve order-1 {row['id']} --choice buy|leave" in listed
-    refused = house.loom("approve", "order-1", "--yes")
+    assert f"loom approve {job} {row['id']} --choice buy|leave" in listed
+    refused = house.loom("approve", job, "--yes")
     assert refused.code == 2
     assert "buy, leave" in refused.err
-    bought = house.loom("approve", "order-1", "--choice", "buy")
+    bought = house.loom("approve", job, "--choice", "buy")
     assert bought.code == 0, bought
-    assert f"answered buy: {row['id']} of job order-1" in bought.out
-    wrong = house.loom("event", "order-1", "payed")
+    assert f"answered buy: {row['id']} of job {job}" in bought.out
+    wrong = house.loom("event", job, "payed")
     assert wrong.code == 2
     assert "no node of this job waits for the event 'payed'" in wrong.err
-    sent = house.loom("event", "order-1", "paid", "--data", '{"by": "card"}')
+    sent = house.loom("event", job, "paid", "--data", '{"by": "card"}')
     assert sent.code == 0, sent
-    result = house.loom("result", "order-1")
+    result = house.loom("result", job)
     assert result.code == 0
     assert json.loads(result.out)["paid"] == {"by": "card"}
     assert json.loads(result.out)["tags"] == ["new"]
-    told = json.loads(house.loom("wait", "order-1", "--json").out)
-    assert (told["job"], told["status"], told["result"]["item"]) == ("order-1", "completed", "lamp")
-    shown = house.loom("show", "order-1").out
+    told = json.loads(house.loom("wait", job, "--json").out)
+    assert (told["job"], told["status"], told["result"]["item"]) == (job, "completed", "lamp")
+    shown = house.loom("show", job).out
     assert "order, plan" in shown
     assert "turns" not in shown
-    assert json.loads(house.loom("show", "order-1", "--json").out)["graph"] is True
-    watched = house.loom("watch", "order-1")
+    assert json.loads(house.loom("show", job, "--json").out)["graph"] is True
+    watched = house.loom("watch", job)
     assert watched.code == 0, watched
     assert "turn 1" not in watched.out
     assert 'input: {"item": "lamp"' in watched.out
     assert "✓ done" in watched.out
-    late = house.loom("event", "order-1", "paid")
+    late = house.loom("event", job, "paid")
     assert late.code == 2
     assert "has already ended" in late.err
 
 
-def test_a_graph_that_fails_says_so(house: House, graph: str) -> None:
-    house.loom("run", graph, "--input", "item=lamp", "--job", "order-2", "--workdir", house.workdir(), "--detach")
-    house.pending("order-2")
-    assert house.loom("approve", "order-2", "--choice", "leave").code == 0
-    result = house.loom("result", "order-2")
+def test_a_graph_that_fails_says_so(house: House, graph: str, fresh: Callable[[str], str]) -> None:
+    job = fresh("order-2")
+    house.loom("run", graph, "--input", "item=lamp", "--job", job, "--workdir", house.workdir(), "--detach")
+    house.pending(job)
+    assert house.loom("approve", job, "--choice", "leave").code == 0
+    result = house.loom("result", job)
     assert (result.code, result.out) == (1, "")
     assert "left: nobody wants it" in result.err
-    assert "left: nobody wants it" in house.loom("show", "order-2").out
+    assert "left: nobody wants it" in house.loom("show", job).out
 
 
-def test_input_comes_from_a_file_and_options_win(house: House, graph: str) -> None:
+def test_input_comes_from_a_file_and_options_win(house: House, graph: str, fresh: Callable[[str], str]) -> None:
+    job = fresh("order-3")
     place = Path(house.workdir())
     (place / "input.yaml").write_text("item: chair\ncount: 2\n")
     given = ("--input-file", str(place / "input.yaml"), "--input", "count=5")
-    said = house.loom("run", graph, *given, "--job", "order-3", "--workdir", str(place), "--detach")
+    said = house.loom("run", graph, *given, "--job", job, "--workdir", str(place), "--detach")
     assert said.code == 0, said
-    row = json.loads(house.loom("show", "order-3", "--json").out)
+    row = json.loads(house.loom("show", job, "--json").out)
     assert json.loads(row["task"]) == {"item": "chair", "count": 5, "tags": []}
-    assert house.loom("abort", "order-3").code == 0
+    assert house.loom("abort", job).code == 0
 
 
 @pytest.mark.parametrize(
@@ -161,79 +167,86 @@ graphs:
 """.replace("WORDS", "word " * 60)
 
 
-def test_a_job_shows_its_nodes_its_child_jobs_and_its_end_to_who_did_not_wait(house: House) -> None:
+def test_a_job_shows_its_nodes_its_child_jobs_and_its_end_to_who_did_not_wait(
+    house: House, fresh: Callable[[str], str]
+) -> None:
+    job = fresh("family-1")
     path = house.folder / "family.yaml"
     path.write_text(FAMILY)
-    started = house.loom("run", str(path), "--job", "family-1", "--workdir", house.workdir(), "--detach")
+    started = house.loom("run", str(path), "--job", job, "--workdir", house.workdir(), "--detach")
     assert started.code == 0, started
-    (asked,) = house.pending("family-1.kid.1")
-    shown = house.loom("show", "family-1").out
-    assert f"approval {asked['id']} (agreed) of job family-1.kid.1" in " ".join(shown.split())
-    assert "family-1.kid.1  waits for approval" in shown
-    told = json.loads(house.loom("show", "family-1", "--json").out)
+    (asked,) = house.pending(f"{job}.kid.1")
+    assert house.shows(job, f"approval {asked['id']} (agreed) of job {job}.kid.1")
+    assert f"{job}.kid.1  waits for approval" in house.loom("show", job).out
+    told = json.loads(house.loom("show", job, "--json").out)
     assert [(child["job"], child["approvals"][0]["id"]) for child in told["children"]] == [
-        ("family-1.kid.1", asked["id"])
+        (f"{job}.kid.1", asked["id"])
     ]
-    refused = house.loom("approve", "family-1", "--yes").err
-    assert f"no approval waits in job family-1, but below it:\n  family-1.kid.1 {asked['id']}  Really?" in refused
-    listed = house.loom("approvals", "--job", "family-1")
-    assert f"{asked['id']}  job family-1.kid.1  " in listed.out
-    assert house.loom("approve", "family-1.kid.1", "--yes").code == 0
-    assert asked["id"] in house.loom("approvals", "--job", "family-1", "--all").out
+    refused = house.loom("approve", job, "--yes").err
+    assert f"no approval waits in job {job}, but below it:\n  {job}.kid.1 {asked['id']}  Really?" in refused
+    listed = house.loom("approvals", "--job", job)
+    assert f"{asked['id']}  job {job}.kid.1  " in listed.out
+    assert house.loom("approve", f"{job}.kid.1", "--yes").code == 0
+    assert asked["id"] in house.loom("approvals", "--job", job, "--all").out
     with Store.open(house.store) as store:
 
         def ended() -> dict[str, Any]:
-            row = store.read_sync(lambda tx: tx.job("family-1"))
+            row = store.read_sync(lambda tx: tx.job(job))
             assert row is not None
             assert row["ended_at"], row
             return row
 
         row = until(ended)
     assert row["result"]["result"]["sums"] == ["2", "4"], "nobody waited for it, and it is written down"
-    watched = house.loom("watch", "family-1").out
+    watched = house.loom("watch", job).out
     assert "▸ each  2 items\n" in watched
     assert "  ✓ each[1] › w  " in watched
-    assert "▸ kid  job family-1.kid.1\n" in watched
+    assert f"▸ kid  job {job}.kid.1\n" in watched
     assert json.loads(watched[watched.index("\n{") :])["long"] == "word " * 60
     assert "waiting" not in watched, "a job that has ended waits for nothing"
-    drawn = house.loom("graph", "--job", "family-1", "--format", "text").out
+    drawn = house.loom("graph", "--job", job, "--format", "text").out
     assert "for each: sum  [1 visit]" in drawn
     assert "calculator  [2 visits]" in drawn
 
 
-def test_an_id_that_is_taken_is_refused_in_the_words_of_graphs(house: House, graph: str) -> None:
-    given = ("run", graph, "--job", "order-taken", "--workdir", house.workdir(), "--detach")
+def test_an_id_that_is_taken_is_refused_in_the_words_of_graphs(
+    house: House, graph: str, fresh: Callable[[str], str]
+) -> None:
+    job = fresh("order-taken")
+    given = ("run", graph, "--job", job, "--workdir", house.workdir(), "--detach")
     assert house.loom(*given, "--input", "item=lamp").code == 0
     other = house.loom(*given, "--input", "item=chair")
     assert other.code == 2
     assert "exists already with another input; take another id, or leave --job out" in other.err
-    assert house.loom("abort", "order-taken").code == 0
-    assert house.loom("wait", "order-taken").code == 1
+    assert house.loom("abort", job).code == 0
+    assert house.loom("wait", job).code == 1
     late = house.loom(*given, "--input", "item=lamp")
-    assert "has ended (aborted); its result: `loom result order-taken`" in late.err
+    assert f"has ended (aborted); its result: `loom result {job}`" in late.err
 
 
-def test_a_missing_worker_is_told_with_the_command_that_starts_it(house: House) -> None:
+def test_a_missing_worker_is_told_with_the_command_that_starts_it(house: House, fresh: Callable[[str], str]) -> None:
+    first = fresh("own-1")
+    second = fresh("own-2")
     path = house.folder / "own.yaml"
     nodes = {"a": {"activity": "my_steps:work", "next": "z"}, "z": {"end": 1}}
     path.write_text(json.dumps({"loom": 1, "kind": "graph", "name": "own", "nodes": nodes}))
-    given = ("run", str(path), "--job", "own-1", "--workdir", house.workdir(), "--detach")
+    given = ("run", str(path), "--job", first, "--workdir", house.workdir(), "--detach")
     said = house.loom(*given, LOOM_TASK_QUEUE="nobody")
     assert "start one with `loom worker --task-queue nobody --tools my_steps`" in said.err
-    asked = house.loom("graph", "--job", "own-1", LOOM_TASK_QUEUE="nobody")
+    asked = house.loom("graph", "--job", first, LOOM_TASK_QUEUE="nobody", LOOM_ANSWER_SECONDS="1")
     assert asked.code == 1
-    assert "no worker answered for job own-1 within" in asked.err
-    given = ("run", str(path), "--job", "own-2", "--workdir", house.workdir(), "--detach")
+    assert f"no worker answered for job {first} within" in asked.err
+    given = ("run", str(path), "--job", second, "--workdir", house.workdir(), "--detach")
     assert house.loom(*given).code == 0, "a worker that lacks the module is there"
 
     def waits() -> bool:
-        said = json.loads(house.loom("show", "own-2", "--json").out)
+        said = json.loads(house.loom("show", second, "--json").out)
         assert said["events"] >= 3, said
         assert "the job waits for a worker with its tools: 'my_steps:work'" in said["why"]
         return True
 
     assert until(waits)
     with Store.open(house.store) as store:
-        told = [event["t"] for _, event in store.read_sync(lambda tx: tx.read_events("own-2"))]
+        told = [event["t"] for _, event in store.read_sync(lambda tx: tx.read_events(second))]
     assert "node_retry" not in told, "what waits for its tools was not tried"
-    assert house.loom("abort", "own-2").code == 0
+    assert house.loom("abort", second).code == 0

@@ -27,6 +27,12 @@ def graph(house: House) -> str:
     return str(path)
 
 
+def paused_in_list(house: House, name: str) -> list[bool]:
+    """What the list says of a schedule, as often as it is there."""
+    listed = [json.loads(line) for line in house.loom("schedule", "list", "--json").out.splitlines()]
+    return [each["paused"] for each in listed if each["name"] == name]
+
+
 def test_a_schedule_is_made_triggered_and_removed(house: House, graph: str) -> None:
     name = f"s-{uuid.uuid4().hex[:8]}"
     times = ("--cron", "30 6 1 1 *", "--timezone", "Europe/Berlin")
@@ -49,8 +55,7 @@ def test_a_schedule_is_made_triggered_and_removed(house: House, graph: str) -> N
     assert "1 started, 0 skipped, 0 missed" in shown
     assert house.loom("schedule", "pause", name, "--note", "holidays").out == f"schedule {name} is paused\n"
     assert "holidays" in house.loom("schedule", "show", name).out
-    listed = [json.loads(line) for line in house.loom("schedule", "list", "--json").out.splitlines()]
-    assert [each["paused"] for each in listed if each["name"] == name] == [True]
+    until(lambda: paused_in_list(house, name) == [True])  # the server's lists come a moment later
     assert house.loom("schedule", "resume", name, "--json").out == f'{{"schedule": "{name}", "done": "resume"}}\n'
     assert house.loom("schedule", "delete", name).code == 0
     gone = house.loom("schedule", "trigger", name)

@@ -141,4 +141,6 @@ def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: H
         assert ready.startswith(f"worker ready: queue {house.queue}, namespace default at {dev_server.address}")
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, err) == (0, "worker stopped\n")
+        # Temporal's own part may warn, on a busy machine, of what it was told to stop.
+        said = [line for line in err.splitlines() if " WARN " not in line]
+        assert (process.returncode, said) == (0, ["worker stopped"])

@@ -179,6 +179,8 @@ class Reader:
             "PATH": os.pathsep.join([str(self._bin), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "XDG_STATE_HOME": str(self._state),
             "LOOM_ADDRESS": address,
+            "LOOM_CONNECT_SECONDS": str(PATIENCE),
+            "LOOM_ANSWER_SECONDS": str(PATIENCE / 2),
             "TEMPORAL_ADDRESS": address,
             "COLUMNS": "120",
             "NO_COLOR": "1",

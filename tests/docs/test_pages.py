@@ -30,6 +30,7 @@ def is_followed(page: Path) -> bool:
 
 
 @pytest.mark.server
+@pytest.mark.timeout(900)  # a page may have dozens of commands, each a Python of its own
 @pytest.mark.parametrize("page", [page for page in PAGES if is_followed(page)], ids=name_of)
 def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
