@@ -104,7 +104,7 @@ def vote(machine: "Machine", token: Token, decision: Decision) -> Decision | Ref
     before = next((given for given in votes if person(given["by"]) == person(decision.by)), None)
     if before is not None:
         same = before["content"] == content
-        why = f"{decision.by} has answered already, and counts once"
+        why = f"{decision.by} has answered already, and counts once; {_count(votes, before['content'], need)}"
         return ("already_done", why) if same else ("not_allowed", why)
     mine = {"by": decision.by, "content": content, "remember": decision.remember, "message": decision.message}
     mine |= {"key": decision.signature.key} if decision.signature else {}
@@ -114,12 +114,18 @@ def vote(machine: "Machine", token: Token, decision: Decision) -> Decision | Ref
     if len(alike) < need:
         proof = proof_of(token, decision)
         machine.emit("approval_changed", approval_id=token.data["id"], what="vote", **have, **proof)
-        return "recorded", f"{decision.choice} recorded: {len(alike)} of {need}"
+        return "recorded", f"{decision.choice} recorded: {_count(votes, content, need)}"
     reach = ("no", "job", "rule")
     remember = reach[min(reach.index(given["remember"]) for given in alike)]
     messages = message or "; ".join(dict.fromkeys(given["message"] for given in alike if given["message"]))
     names = ", ".join(given["by"] for given in alike)
     return decision.model_copy(update={"by": names, "message": messages[:10_000], "remember": remember})
+
+
+def _count(votes: list[dict[str, str]], content: str, need: int) -> str:
+    """Say how many have answered alike, and who."""
+    alike = [given["by"] for given in votes if given["content"] == content]
+    return f"{len(alike)} of {need} ({', '.join(name[:80] for name in alike)[:500]})"
 
 
 def votes_of(token: Token, decision: Decision) -> dict[str, list[str]]:

@@ -17,7 +17,9 @@ from loom_dsl.machine_approvals import (
 )
 from loom_dsl.machine_arrivals import (
     LOOKING,
+    ONCE,
     RULES,
+    SAID,
     VERIFYING,
     Arrival,
     join,
@@ -28,8 +30,11 @@ from loom_dsl.machine_arrivals import (
     settle,
     those,
     under_way,
+    was_said,
 )
 from loom_dsl.machine_ends import EXPIRED, close_approval, drop_all
+from loom_dsl.machine_refusals import DECISION as DECISION
+from loom_dsl.machine_refusals import refuse as refuse
 from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
 from loom_dsl.machine_signed import PLACE as VERIFICATIONS
 from loom_dsl.machine_state import READY, WAITING, Token
@@ -40,15 +45,8 @@ from loom_dsl.signature import TOO_LATE, VERIFIED
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
 
-DECISION = "loom.decision"
 MOST_CHECKED = 50
 """Decisions about one question whose time is being looked up."""
-
-
-def refuse(machine: "Machine", signal: SignalReceived, verdict: str, why: str) -> None:
-    """Do nothing about a signal, and say so: in an event, and to the update."""
-    machine.emit("warning", code="signal_refused", signal=signal.name[:100], verdict=verdict, message=why[:500])
-    machine.answer(signal.answer_to, verdict, why)
 
 
 def abort(machine: "Machine", by: str, reason: str) -> None:
@@ -73,6 +71,8 @@ def decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> No
     if same is not None and machine.patched(RULES):
         return same.came_again(signal)
     token = question(machine, decision.approval_id)
+    if token is None and was_said(machine, decision) and machine.patched(SAID):
+        return machine.answer(signal.answer_to, *_again(decision))
     if token is None:
         return refuse(machine, signal, *(was_counted(machine, decision) or _closed(machine, decision.approval_id)))
     _do_what_was_due(machine, token)
@@ -126,6 +126,10 @@ def _closed(machine: "Machine", name: str) -> tuple[str, str]:
     return "unknown", f"no approval of this id is open: {name}"
 
 
+def _again(decision: Decision) -> tuple[str, str]:
+    return "already_done", f"{decision.choice}: {ONCE}"
+
+
 def _weigh(machine: "Machine", token: Token, arrival: Arrival, sent: float) -> None:
     """The decision came in time from somebody who may decide: count it, once its signature is verified."""
     name = arrival.decision.approval_id
@@ -171,6 +175,8 @@ def _count(machine: "Machine", arrival: Arrival) -> None:
     """It is a decision's turn. Much may have happened since it came, so all else is looked at again."""
     decision = arrival.decision
     token = question(machine, decision.approval_id)
+    if token is None and was_said(machine, decision) and machine.patched(SAID):
+        return arrival.answer(machine, *_again(decision))
     if token is None:
         refused = was_counted(machine, decision) or _closed(machine, decision.approval_id)
         return _turn_down(machine, arrival, *refused)
@@ -211,7 +217,7 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
             told["rules"] = rules_of(machine, token)
     told |= {**proof, **votes_of(token, decision)}
     name = token.data["id"]
-    close_approval(machine, token, **told, digest=digest_of(token.data["request"]))
+    close_approval(machine, token, **told, **_edited(decision), digest=digest_of(token.data["request"]))
     for other in those(machine, name, LOOKING):
         _turn_down(machine, other, *_closed(machine, name))
     machine.command(CancelTimer(at=token.at))
@@ -221,6 +227,12 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
         return abort(machine, decision.by, reason[:2_000])
     picked_up(machine, decision.by)
     return machine.complete(token, result)
+
+
+def _edited(decision: Decision) -> dict[str, str]:
+    """Name the arguments that are to be used instead, which are told nowhere."""
+    given = decision.edited_arguments
+    return {} if given is None else {"edited": digest(canonical_json(given))}
 
 
 def _look_up_time(machine: "Machine", token: Token, arrival: Arrival) -> None:

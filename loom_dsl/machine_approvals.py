@@ -7,7 +7,7 @@ from loom_dsl.approval_policy import Approvals, read_policy
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.commands import CancelTimer, RunActivity, StartTimer
 from loom_dsl.machine_ends import close_approval
-from loom_dsl.machine_signed import must_be_signed, needs_signature
+from loom_dsl.machine_signed import PIPELINES, must_be_signed, needs_signature
 from loom_dsl.machine_state import READY, WAITING, Token
 from loom_dsl.machine_waits import deadline_of
 from loom_dsl.nodes_flow import Approval
@@ -220,7 +220,10 @@ def expire(machine: "Machine", token: Token) -> None:
     assert isinstance(node, Approval)
     allows = policy_of(token).on_expiry == "allow" and "approve" in node.approval.choices
     allows = allows and not must_be_signed(machine, token)
-    close_approval(machine, token, **EXPIRED)
+    edge = node.deadline is not None and node.deadline.to is not None
+    # Where a graph has an edge for it, the graph says what follows; Loom's own pipelines say what the policy says.
+    runs = allows and (not edge or machine.state.frames[token.frame].graph in PIPELINES)
+    close_approval(machine, token, **EXPIRED, **({"allowed": True} if runs else {}))
     token.data = {"deadline": token.data.get("deadline")}
     if node.deadline is not None and node.deadline.to is not None:
         machine.set_output(token, dict(EXPIRED))

@@ -21,6 +21,9 @@ RULES = "loom.arrivals.1"
 """Marks the runs that follow these rules: decisions count in the order of their arrival, the same one again is answered
 as the first, what comes after a question's timer is late, and no decision sets that timer anew. A run that came to
 such a place before there were rules goes on without them."""
+SAID = "loom.arrivals.2"
+"""Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
+ONCE = "this was received before, and counts once"
 LOOKING, VERIFYING = "looking", "verifying"
 MOST_KEPT = 100
 """Decisions of which a job knows that they counted."""
@@ -124,9 +127,11 @@ def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
 
 
 def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
-    """Remember what became of a decision that is not refused."""
-    if name := _name(decision):
-        machine.state.counted = [*machine.state.counted, f"{verdict}/{name}"][-MOST_KEPT:]
+    """Remember what became of a decision that is not refused: under its sender's name for it, and by what it says."""
+    name, content = _name(decision), _content(decision)
+    if name or content:
+        entry = f"{verdict}/{name}/{content}" if content else f"{verdict}/{name}"
+        machine.state.counted = [*machine.state.counted, entry][-MOST_KEPT:]
 
 
 def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
@@ -136,9 +141,21 @@ def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
     """
     name = _name(decision) if machine.state.counted else ""
     for verdict in ("recorded", "already_done"):
-        if name and f"{verdict}/{name}" in machine.state.counted:
-            return verdict, f"{decision.choice}: this was received before, and counts once"
+        wanted = f"{verdict}/{name}"
+        if name and any(entry == wanted or entry.startswith(f"{wanted}/") for entry in machine.state.counted):
+            return verdict, f"{decision.choice}: {ONCE}"
     return None
+
+
+def was_said(machine: "Machine", decision: Decision) -> bool:
+    """Whether an unsigned decision that counted says the very same, whatever its sender calls it."""
+    content = _content(decision) if machine.state.counted else ""
+    return bool(content) and any(entry.endswith(f"/{content}") for entry in machine.state.counted)
+
+
+def _content(decision: Decision) -> str:
+    """Name what an unsigned decision says; empty for a signed one, whose signature counts once."""
+    return "" if decision.signature is not None else _digest_of(decision, "")[:16]
 
 
 def _name(decision: Decision) -> str:
@@ -149,9 +166,12 @@ def _name(decision: Decision) -> str:
     signature = decision.signature
     if signature is None and not decision.id:
         return ""
-    own = decision.id if signature is None else signature.model_dump()
+    return _digest_of(decision, decision.id if signature is None else signature.model_dump())[:24]
+
+
+def _digest_of(decision: Decision, own: object) -> str:
     said = [decision.approval_id, decision.choice, decision.message, decision.edited_arguments]
     try:
-        return digest(canonical_json([own, *said, decision.remember, decision.digest, decision.by]))[:24]
+        return digest(canonical_json([own, *said, decision.remember, decision.digest, decision.by]))
     except RecursionError:  # as deep as what can be read; it is judged each time
         return ""

@@ -196,6 +196,7 @@ def test_with_a_deadline_the_graph_itself_says_what_follows(on_expiry: str, edge
     sim = asked({"on_expiry": on_expiry}, deadline={"after": "1h", "to": "late"})
     passes(sim, 1 * HOUR)
     assert sim.outcome.result == result
+    assert ["allowed" in event for event in of_type(sim.outcome, "approval_decided")] == [False]
 
 
 def test_without_an_edge_what_nobody_answers_is_allowed_or_fails_by_name() -> None:
@@ -204,8 +205,10 @@ def test_without_an_edge_what_nobody_answers_is_allowed_or_fails_by_name() -> No
     assert (sim.outcome.result["choice"], sim.outcome.result["by"], sim.outcome.result["expired"]) == (
         "approve", "", True,
     )  # fmt: skip
+    assert [event.get("allowed") for event in of_type(sim.outcome, "approval_decided")] == [True]
     sim = asked({"expires": "1h"}, catch={"approval_expired": "z"})
     passes(sim, 1 * HOUR)
+    assert [event.get("allowed") for event in of_type(sim.outcome, "approval_decided")] == [None]
     assert sim.outcome.result["code"] == "approval_expired"
 
 

@@ -84,10 +84,11 @@ def test_a_decision_for_an_approval_of_an_earlier_turn_is_refused() -> None:
     settle(sim)
     ((_, later),) = approvals(sim)
     assert later not in names
-    sim.signal("loom.decision", decision(names[0], "approve"), answer_to="old")
+    sim.signal("loom.decision", decision(names[0], "reject"), answer_to="old")
+    sim.signal("loom.decision", decision(names[0], "approve"), answer_to="the same")
     sim.signal("loom.decision", decision(later, "approve"), answer_to="new")
     settle(sim)
-    assert sim.outcome.answers == {"old": "unknown", "new": "recorded"}
+    assert sim.outcome.answers == {"old": "unknown", "the same": "already_done", "new": "recorded"}
     assert sim.outcome.result == {"status": "completed"}
 
 

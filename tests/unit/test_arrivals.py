@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.commands import RunActivity
+from loom_dsl.canonical import digest
+from loom_dsl.commands import Answer, RunActivity, SignalReceived
 from loom_dsl.signature import VERIFIED
-from tests.support.asked import KEYS, Before, Payload, asked, decided, refusals, settle, signed, unsigned, verify
+from loom_dsl.simulate import Simulation
+from tests.support.asked import ASKED, KEYS, Before, Payload, asked, decided, refusals, settle, signed, unsigned, verify
 from tests.support.simulated import check_state, of_type
 
 # -- order -------------------------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ def test_somebody_who_had_answered_already_is_told_so_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"choice": "reject"}, {"message": "x"}, {"by": "bob"}, {"id": "another"}, {"id": ""}, {"remember": "job"}]
+    "other", [{"choice": "reject"}, {"message": "x"}, {"by": "bob"}, {"remember": "job"}, {"digest": ASKED}]
 )
 def test_another_decision_is_not_the_same_because_it_has_the_same_id(other: dict[str, Any]) -> None:
     sim = asked()
@@ -179,6 +181,66 @@ def test_another_decision_is_not_the_same_because_it_has_the_same_id(other: dict
     settle(sim)
     assert sim.outcome.answers == {"one": "recorded", "two": "already_decided"}
     assert refusals(sim) == ["already_decided"]
+
+
+@pytest.mark.parametrize("other", [{}, {"id": "another"}])
+@pytest.mark.parametrize("kind", [Simulation, Before])
+def test_what_says_the_same_as_what_counted_is_no_refusal_whatever_its_sender_calls_it(
+    other: dict[str, Any], kind: type[Simulation]
+) -> None:
+    sim = asked({}, kind)
+    payload = {**unsigned(sim, "ann"), "id": ""}
+    sim.signal("loom.decision", payload, answer_to="one")
+    sim.signal("loom.decision", {**payload, **other}, answer_to="two")
+    sim.signal("loom.decision", {**payload, **other})
+    settle(sim)
+    again = "already_done" if kind is Simulation else "already_decided"
+    assert sim.outcome.answers == {"one": "recorded", "two": again}
+    assert refusals(sim) == ([] if kind is Simulation else [again, again])
+    assert decided(sim) == [("approve", "ann")]
+
+
+def test_an_unsigned_copy_of_a_signed_decision_is_not_the_same() -> None:
+    sim = asked({"signed": "low"})
+    payload = signed(sim, "ann")
+    sim.signal("loom.decision", payload, answer_to="signed")
+    settle(sim)
+    sim.signal("loom.decision", {**payload, "signature": None}, answer_to="copy")
+    assert sim.outcome.answers == {"signed": "recorded", "copy": "already_decided"}
+
+
+def test_a_refusal_tells_what_was_refused_to_whom_and_how_it_came() -> None:
+    sim = asked({"approvers": ["ann"]})
+    payload = unsigned(sim, "eve", "reject")
+    sim.signal("loom.decision", payload, answer_to="update")
+    sim.signal("loom.decision", {**signed(sim, "bob"), "choice": "reject"})
+    sim.signal("loom.decision", {"approval_id": 7, "choice": ["x"], "by": "eve", "secret": "hunter2"})
+    settle(sim)
+    told = [
+        {name: value for name, value in event.items() if name not in ("t", "n", "at", "code", "message")}
+        for event in of_type(sim.outcome, "warning")
+    ]
+    about = {"signal": "loom.decision", "approval_id": payload["approval_id"], "choice": "reject"}
+    assert told[0] == {**about, "sent": "update", "by": "eve", "verdict": "not_allowed"}
+    assert (told[1]["sent"], told[1]["by"], told[1]["key"]) == ("signal", "bob", KEYS["bob"].name)
+    assert told[2] == {"signal": "loom.decision", "sent": "signal", "by": "eve", "verdict": "invalid"}
+
+
+def test_an_edit_names_the_arguments_that_are_to_be_used_and_those_that_were_asked_about() -> None:
+    sim = asked()
+    sim.signal("loom.decision", unsigned(sim, "ann", "edit", edited_arguments={"b": 1, "a": [2]}))
+    settle(sim)
+    (told,) = of_type(sim.outcome, "approval_decided")
+    assert (told["digest"], told["edited"]) == (ASKED, digest('{"a":[2],"b":1}'))
+
+
+def test_how_many_have_answered_alike_is_told_with_their_names() -> None:
+    sim = asked({"quorum": 2})
+    answers = []
+    for by in ("ann", "ANN"):
+        signal = SignalReceived(now=sim.now, name="loom.decision", payload=unsigned(sim, by), answer_to=by)
+        answers += [command.message for command in sim.machine.feed(signal) if isinstance(command, Answer)]
+    assert answers == ["approve recorded: 1 of 2 (ann)", "ANN has answered already, and counts once; 1 of 2 (ann)"]
 
 
 def test_a_signature_of_another_job_is_refused_whatever_its_nonce() -> None:
