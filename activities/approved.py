@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 from activities.observe import store_events
-from activities.runtime import Call, JobFacts, Runtime
+from activities.remembered import is_worth
+from activities.runtime import Call, Runtime
 from loom_dsl.approval import Decision
-from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.approval_policy import Approvals
+from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import PermissionDenied, StoreError
-from loom_dsl.redaction import mask_known
-from loom_dsl.tools import Arguments
 from loom_store.transaction import Transaction
 
 PATIENCE = 10.0
@@ -23,15 +23,21 @@ _CHOICES = {"approved": "approve", "edited": "edit"}
 async def check_approved(
     runtime: Runtime,
     call: Call,
-    facts: JobFacts,
-    arguments: Arguments,
+    policy: Approvals,
+    name: str,
     patience: float = PATIENCE,
     *,
     signed: bool = False,
 ) -> None:
-    """Make sure that somebody approved this very call, as the store has it.
+    """Make sure that this very call was approved, as the store has it, by so many people as it needs.
 
-    With `signed`, so many people's signatures must have held as the approval needs.
+    Args:
+        runtime: The worker's.
+        call: The call.
+        policy: What an approval of it takes.
+        name: Digest of its arguments.
+        patience: Seconds to wait for a decision that is being written down.
+        signed: Whether so many people's signatures must have held.
 
     Raises:
         PermissionDenied: It was decided otherwise, or about other arguments.
@@ -39,14 +45,16 @@ async def check_approved(
     """
     if call.batches:
         await runtime.store.write(lambda tx: store_events(tx, call))
-    name = digest(mask_known(canonical_json(arguments), runtime.secrets))
     until = time.monotonic() + patience
     while True:
         rows = await runtime.store.read(lambda tx: _rows(tx, call))
-        let = [row for row in rows if _lets_run(row, name, facts)]
-        if let and signed:
-            await _check_signed(runtime, call, facts, let)
-        if let:
+        let = [row for row in rows if _lets_run(row, name, policy)]
+        enough = [row for row in let if row["status"] == "expired" or is_worth(row, policy, signed=False)]
+        if let and not enough:
+            raise PermissionDenied("this call needs more than the approval that it has")
+        if enough and signed:
+            await _check_signed(runtime, call, policy, enough)
+        if enough:
             return
         if rows and all(row["status"] != "pending" for row in rows):
             raise PermissionDenied("nobody approved this call with these arguments")
@@ -60,13 +68,13 @@ def mark_of(decision: Decision) -> str:
     return canonical_json([decision.approval_id, decision.choice, decision.by])
 
 
-async def _check_signed(runtime: Runtime, call: Call, facts: JobFacts, rows: list[dict[str, Any]]) -> None:
+async def _check_signed(runtime: Runtime, call: Call, policy: Approvals, rows: list[dict[str, Any]]) -> None:
     """Refuse what a worker has verified no signatures for, whatever became of it on the way."""
     held = [json.loads(mark) for mark in await runtime.store.read(lambda tx: tx.marks(call.job, "signed"))]
     for row in rows:
         choice = _CHOICES.get(row["status"])
         people = {by for approval, chosen, by in held if (approval, chosen) == (row["id"], choice)}
-        if len(people) >= facts.agent.approvals.quorum:
+        if len(people) >= policy.quorum:
             return
     raise PermissionDenied("this call runs only on signed decisions, and no worker has verified them")
 
@@ -76,8 +84,8 @@ def _rows(tx: Transaction, call: Call) -> list[dict[str, Any]]:
     return [row for row in asked if (row["turn"], row["call_id"]) == (call.turn, call.arguments["call"]["id"])]
 
 
-def _lets_run(row: dict[str, Any], name: str, facts: JobFacts) -> bool:
+def _lets_run(row: dict[str, Any], name: str, policy: Approvals) -> bool:
     if row["status"] == "edited":  # what it was edited to is not kept with it
         return True
-    late = row["status"] == "expired" and facts.agent.approvals.on_expiry == "allow"
+    late = row["status"] == "expired" and policy.on_expiry == "allow"
     return (late or row["status"] == "approved") and bool(row["arguments_digest"] == name)

@@ -29,7 +29,7 @@ STATUS_OF_CHOICE = {
 
 AUDITED = frozenset({"approval_requested", "approval_changed", "approval_decided", "control"})
 """Events that are part of the audit trail."""
-CHANGES = ("what", "expires_at", "to", "by", "have", "need", "keys")
+CHANGES = ("what", "expires_at", "to", "by", "choice", "have", "need", "keys")
 """What an `approval_changed` event says that lists show."""
 
 
@@ -80,23 +80,32 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             tx.change_approval(event["approval_id"], {key: event[key] for key in CHANGES if key in event})
         case "approval_decided" if event.get("remember") == "rule" and event.get("choice") == "approve":
             _keep_rules(tx, call, event)
-            _project(tx, call, {**event, "remember": "no"})
-        case "approval_decided" if tx.approval(event["approval_id"]) is not None:
-            tx.decide_approval(
-                event["approval_id"],
-                STATUS_OF_CHOICE.get(event["choice"], event["choice"]),
-                event["choice"],
-                event.get("by", ""),
-                time.time(),
-                event.get("message", ""),
-                tuple(event.get("keys", ())),
-            )
+            _decide(tx, event)
+        case "approval_decided":
+            _decide(tx, event)
         case "control" if event["op"] in ("pause", "resume"):
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
 
 
+def _decide(tx: Transaction, event: dict[str, Any]) -> None:
+    if tx.approval(event["approval_id"]) is None:
+        return
+    tx.decide_approval(
+        event["approval_id"],
+        STATUS_OF_CHOICE.get(event["choice"], event["choice"]),
+        event["choice"],
+        event.get("by", ""),
+        time.time(),
+        event.get("message", ""),
+        tuple(event.get("keys", ())),
+        # Without rules nothing was: only Loom's own pipelines say what may be remembered.
+        event.get("remember", "no") if event.get("rules") else "no",
+        more={key: event[key] for key in ("edited", "allowed") if key in event},
+    )
+
+
 def _keep_rules(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
-    """Keep the rules of an approved call for later jobs: one without a specifier holds for the very arguments alone."""
+    """Keep the rules of an approved call for later jobs, for the questions that the approval answered."""
     asked, job = tx.approval(event["approval_id"]), tx.job(call.job)
     if asked is None or job is None:
         return
@@ -110,6 +119,7 @@ def _keep_rules(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             arguments=asked["arguments_digest"] if rule.pattern is None else None,
             agent=job["agent"],
             workdir=job["workdir"],
+            asked_by=asked["details"].get("asked_by", ()),
             summary=asked["summary"],
             by=event.get("by", ""),
             job=call.job,
@@ -157,7 +167,7 @@ def _flush(tx: Transaction, call: Call) -> None:
         tx.update_job(call.job, result=call.arguments["result"])
 
 
-SHOWN = ("preview", "schema", "rules", "risk", "rule", "layer", "deciders")
+SHOWN = ("preview", "state", "schema", "rules", "risk", "rule", "layer", "deciders", "asked_by", "unanswered")
 """What of a request is kept besides the fields of a row."""
 
 
@@ -214,5 +224,5 @@ async def received_at(job: str, name: str, wanted: str) -> float | None:
 def _matches(payloads: Any, wanted: str) -> bool:
     try:
         return len(payloads) == 1 and digest(canonical_json(json.loads(payloads[0].data))) == wanted
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,13 @@ from temporalio import activity
 
 from activities.approved import check_approved
 from activities.call_limit import check_call_limit
-from activities.call_words import preview_of, summary_of
 from activities.hooks import Hooks, hooked
 from activities.mcp.catalogue import changed, tool_of_call
 from activities.node_call import Item, inline_arguments, is_node_call, offered
 from activities.observe import store_events
 from activities.policy_layers import PolicyLayers
-from activities.remembered import kept_rules, remembered_rules
+from activities.question import Asked, in_expressions, request_of
+from activities.remembered import kept_rules, remembered_here
 from activities.runtime import Call, JobFacts, Runtime, this_run
 from activities.services import check_runtime
 from activities.shell_parser import read_command
@@ -25,7 +26,9 @@ from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, ru
 from activities.transcript import PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
 from activities.workspace import Workspace
-from loom_dsl.canonical import canonical_json
+from loom_dsl.approval_policy import Approvals
+from loom_dsl.asking import approvals_for
+from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
     LoomError,
     ToolNotFound,
@@ -33,19 +36,14 @@ from loom_dsl.errors import (
     ToolValidationError,
 )
 from loom_dsl.mcp import is_mcp
-from loom_dsl.permission_rules import rule_for
-from loom_dsl.permissions import ToolTraits, Verdict, decide, traits_of
-from loom_dsl.redaction import mask_known, redact
+from loom_dsl.permissions import ToolTraits, Verdict, decide, layers_around, traits_of
+from loom_dsl.redaction import mask_known
 from loom_dsl.risk import reaches
-from loom_dsl.roles import Roles, who_may_decide
+from loom_dsl.roles import Roles
 from loom_dsl.tools import Arguments, Tool, validate_arguments
 from loom_dsl.validation import suggest
 
-MOST_SUMMARY = 300
 CUT = "your message was cut off at the limit of output tokens, so make the arguments shorter;"
-
-AROUND = "it must be approved by {}, and `on_expiry: allow` would let it run without; have it changed to deny or halt"
-ROLES, SIGNATURE = "somebody with a role in the deployment's policy", "a signed decision"
 
 
 class Calls:
@@ -165,25 +163,38 @@ class Calls:
         judge = partial(
             decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted
         )
-        signed = self.is_signed(call, facts, tool)
-        remembered = [] if other else await remembered_rules(self.runtime, call, facts, signed=signed)
-        verdict = judge(remembered)
+        asked = judge()
+        if asked.decision != "ask":
+            return asked
+        policy, signed = self.approvals(call, facts, tool, asked), self.is_signed(call, facts, tool)
+        remembered = [] if other else await remembered_here(self.runtime, call, policy, signed=signed)
+        verdict = judge(remembered=remembered)
         if verdict.decision != "ask":
             return verdict
+        name = traits.call(arguments).digest
         if call.arguments.get("approved"):
             if recorded:
-                await check_approved(self.runtime, call, facts, arguments, signed=signed)
+                await check_approved(self.runtime, call, policy, name, signed=signed)
             return verdict.model_copy(update={"decision": "allow"})
-        # A rule of an earlier job knows nothing of what this one has read.
-        kept = [] if untrusted else await kept_rules(self.runtime, facts, arguments, signed=signed)
-        return judge([*remembered, *kept]) if kept else verdict
+        kept = [] if other else await kept_rules(self.runtime, facts, policy, name, signed=signed)
+        return judge(remembered=[*remembered, *kept]) if kept else verdict
+
+    def approvals(self, call: Call, facts: JobFacts, tool: Tool, verdict: Verdict) -> Approvals:
+        """Say what happens to the question about a call, and who answers it: by the policies of all who ask.
+
+        Raises:
+            ExpressionError: Nobody could decide.
+        """
+        around = layers_around(facts.agent.permissions, self._layers.around(call.latest, facts.workdir))
+        named = bool(self.roles) or self.is_signed(call, facts, tool)
+        return approvals_for(verdict, facts.agent.approvals, around, named=named)
 
     def traits(self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments) -> ToolTraits:
         """What the policy looks at."""
         workspace = Workspace(facts.workdir)
         item = call.arguments["call"]
         reference = offered(facts, item).get(item["name"], item["name"])  # `mcp__server__*` names many tools
-        return traits_of(
+        found = traits_of(
             tool,
             arguments,
             builtin=self.runtime.registry.is_builtin(reference),
@@ -192,6 +203,7 @@ class Calls:
             reference=reference if ":" in reference else "",
             read_command=read_command,
         )
+        return replace(found, digest=digest(mask_known(canonical_json(arguments), self.runtime.secrets)))
 
 
 class Stages:
@@ -250,9 +262,12 @@ class Stages:
             return {"decision": "deny", "ok": False, "code": "permission_denied", "message": verdict.reason}
         if verdict.decision == "allow":
             return {"decision": "allow", "rule": verdict.rule, "layer": verdict.layer}
-        if facts.agent.approvals.on_expiry == "allow" and (whose := self._around(call, facts, tool)):
-            return {"decision": "deny", "ok": False, "code": "permission_denied", "message": AROUND.format(whose)}
-        return {"decision": "ask", "request": await self._request(call, facts, tool, arguments, verdict)}
+        try:
+            policy = self._calls.approvals(call, facts, tool, verdict)
+        except LoomError as error:
+            return {"decision": "deny", **failed(error)}
+        request = await request_of(self._calls, call, facts, Asked(tool, arguments, verdict, policy))
+        return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
 
     @activity.defn(name="loom.tool.check_cancel")
     @hooked("check_cancel")
@@ -264,42 +279,8 @@ class Stages:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
 
-    def _around(self, call: Call, facts: JobFacts, tool: Tool) -> str:
-        """Say whose approval a call needs that nobody's silence may stand in for."""
-        signed = SIGNATURE if self._calls.is_signed(call, facts, tool) else ""
-        return ROLES if self._calls.roles else signed
-
     async def _begin(self, envelope: dict[str, Any]) -> Call:
         call = Call.of(envelope)
         if call.batches:
             await self._runtime.store.write(lambda tx: store_events(tx, call))
         return call
-
-    async def _request(
-        self, call: Call, facts: JobFacts, tool: Tool, arguments: Arguments, verdict: Verdict
-    ) -> dict[str, Any]:
-        text = canonical_json(arguments)
-        secrets = self._runtime.secrets
-        traits = self._calls.traits(call, facts, tool, arguments)
-        summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
-        request: dict[str, Any] = {
-            "tool": tool.name,
-            "call_id": call.arguments["call"]["id"],
-            "summary": redact(summary, secrets)[:MOST_SUMMARY],
-            "reason": verdict.reason[:MOST_SUMMARY],
-            "rules": rule_for(tool.name, traits.paths, traits.command, traits.hosts),
-            "rule": verdict.rule[:MOST_SUMMARY],
-            "layer": verdict.layer,
-            "risk": str(tool.risk),
-            "requester": f"{'agent' if facts.plan.agent else 'graph'} {facts.agent.name}",
-        }
-        if roles := self._calls.roles:
-            request["deciders"] = who_may_decide(roles, tool.risk)
-        if self._calls.is_signed(call, facts, tool):
-            request["signed"] = True
-        # With the schema, so that who edits the arguments is told at once what does not fit.
-        schema = canonical_json(tool.parameters).encode(errors="replace")
-        kept = {"arguments": mask_known(text, secrets).encode(), "schema": schema}
-        if preview := await preview_of(tool, arguments, facts.workdir, call):
-            kept["preview"] = redact(preview, secrets).encode()
-        return request | await self._runtime.store.write(lambda tx: {name: tx.put_blob(kept[name]) for name in kept})

@@ -8,6 +8,7 @@ from temporalio import activity
 from activities.model_calls import EXECUTE_MARGIN
 from activities.node_call import LARGEST_VALUE, offered, value_of
 from activities.observe import store_events
+from activities.question import in_expressions
 from activities.runtime import Call, Runtime
 from loom_dsl.errors import LoomError, MissingTools
 from loom_dsl.mcp import is_mcp, split_reference, unconnected
@@ -25,8 +26,7 @@ class ToolNode:
         """Look up how the call is to be run. A tool that is not there is told of by the next stage.
 
         Returns:
-            ``quick``, ``timeout`` of the execution in seconds, and ``policy`` for a question, as the graph's or the
-            agent's `approvals` say it; its ``expires`` is null for never.
+            ``quick``, ``timeout`` of the execution in seconds, and ``policy``, the graph's or the agent's `approvals`.
         """
         call = await self._begin(envelope)
         tool = await self._tool(call)
@@ -34,7 +34,7 @@ class ToolNode:
         return {
             "quick": tool.quick if tool else False,
             "timeout": (tool.timeout if tool else 0.0) + EXECUTE_MARGIN,
-            "policy": {**approvals.model_dump(mode="json"), "expires": approvals.expires},
+            "policy": in_expressions(approvals),  # read by jobs that began when no question had its own
         }
 
     @activity.defn(name="loom.tool.output")

@@ -15,18 +15,22 @@ from activities.shell_parser import read_command
 from activities.workspace import Workspace
 from loom_client.project.validate import read_document
 from loom_dsl.agent import Agent, call_name, read_agent
+from loom_dsl.approval_policy import Approvals
+from loom_dsl.asking import approvals_for, unanswered
 from loom_dsl.document import Document, load_document, validate_model
 from loom_dsl.errors import LoomError, UserError
 from loom_dsl.permission_function import PermissionRequest
 from loom_dsl.permission_lists import Mode, Permissions
-from loom_dsl.permission_rules import COMMAND_TOOLS
-from loom_dsl.permission_traits import ADDRESS_ARGUMENTS, COMMAND_ARGUMENTS
-from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide, traits_of
+from loom_dsl.permission_rules import COMMAND_TOOLS, rule_for
+from loom_dsl.permission_traits import ADDRESS_ARGUMENTS, COMMAND_ARGUMENTS, METHOD_ARGUMENTS
+from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide, layers_around, traits_of
 from loom_dsl.policy import PROJECT_POLICY
+from loom_dsl.risk import lowest, reaches
 from loom_dsl.tools import Tool
 from loom_dsl.validation import suggest
 
 _CALL = re.compile(r"([A-Za-z0-9_-]+)(?:\((.*)\))?", re.DOTALL)
+_ADDRESS = re.compile(r"(?:([A-Z]+) )?(?:domain:)?(.*)", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -39,12 +43,16 @@ class Explained:
         verdict: What would be decided.
         file: Where the deciding rule is written; empty: it is built in.
         line: Its line, from 1; 0: none.
+        unanswered: Where it asks, what happens when nobody answers.
+        rules: Where it asks, the rules that `remember` would keep of it.
     """
 
     call: str
     verdict: Verdict
     file: str = ""
     line: int = 0
+    unanswered: str = ""
+    rules: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -53,7 +61,8 @@ class Explained:
 
     def to_json(self) -> dict[str, Any]:
         """Give everything as JSON data."""
-        return {"call": self.call, **self.verdict.model_dump(), "file": self.file, "line": self.line}
+        asked = {"unanswered": self.unanswered, "rules": list(self.rules)} if self.verdict.decision == "ask" else {}
+        return {"call": self.call, **self.verdict.model_dump(), "file": self.file, "line": self.line, **asked}
 
 
 class PolicyView:
@@ -80,7 +89,7 @@ class PolicyView:
         tools: Sequence[str] = (),
     ) -> None:
         self._document = load_document(read_document(file), str(file), kinds=("agent", "graph"))
-        self.name, written, self._tools = _subject(self._document)
+        self.name, written, self._approvals, self._tools = _subject(self._document)
         self._permissions = written if mode is None else written.model_copy(update={"mode": mode})
         if tools and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
@@ -95,6 +104,8 @@ class PolicyView:
 
     def _add_layers(self, environment: Any, named: str) -> None:
         deployment, project = deployment_policy(environment, named), project_policy(self._workdir)
+        self._has_roles = bool(deployment and deployment.roles)
+        self._signed = lowest(policy.signed for policy in (deployment, project) if policy)
         if deployment is not None:
             self._layers.append(deployment.layer(deployment=True))
             place = Path(environment[POLICY_VARIABLE]).expanduser()
@@ -124,7 +135,15 @@ class PolicyView:
         if self._permissions.function is not None:
             request = PermissionRequest.of(traits, arguments, agent=self.name, job="")
             answer = await ask_function(self._registry, self._permissions.function, request)
-        return self._placed(call, decide(self._permissions, traits, arguments, layers=self._layers, answer=answer))
+        verdict = decide(self._permissions, traits, arguments, layers=self._layers, answer=answer)
+        found = self._placed(call, verdict)
+        if verdict.decision != "ask":
+            return found
+        named = self._has_roles or reaches(tool.risk, self._signed)
+        around = layers_around(self._permissions, self._layers)
+        policy = approvals_for(verdict, self._approvals, around, named=named)
+        said = unanswered(policy, self._approvals, verdict) or "it waits until somebody answers"
+        return replace(found, unanswered=said, rules=tuple(rule_for(traits.call(arguments))))
 
     def _tool(self, name: str, reference: str) -> Tool:
         try:
@@ -195,8 +214,10 @@ def arguments_of(tool: Tool, specifier: str | None) -> dict[str, Any]:
     if command := tool.command_argument or COMMAND_ARGUMENTS.get(tool.name):
         return {command: specifier}
     if address := tool.address_argument or ADDRESS_ARGUMENTS.get(tool.name):
-        host = specifier.removeprefix("domain:")
-        return {address: host if "://" in host else f"https://{host}/"}
+        found = _ADDRESS.fullmatch(specifier)
+        method, host = found.groups() if found else (None, specifier)
+        how = {METHOD_ARGUMENTS[tool.name]: method} if method and tool.name in METHOD_ARGUMENTS else {}
+        return {address: host if "://" in host else f"https://{host}/", **how}
     if (named := _NAMED.fullmatch(specifier)) and (named[1] in known or not tool.path_arguments):
         return {named[1]: named[2]}
     if tool.path_arguments:
@@ -223,17 +244,19 @@ def rule_path(document: Document, verdict: Verdict) -> tuple[str | int, ...] | N
     return next(iter([*lists, *fields]), None)
 
 
-def _subject(document: Document) -> tuple[str, Permissions, tuple[str, ...]]:
-    """Give the name, the permissions and the tools of an agent's or a graph's file."""
+def _subject(document: Document) -> tuple[str, Permissions, Approvals, tuple[str, ...]]:
+    """Give the name, the permissions, the approvals and the tools of an agent's or a graph's file."""
     if document.data["kind"] == "agent":
         agent: Agent = read_agent(document, os.environ)
-        return f"agent {agent.name}", agent.permissions, agent.tools
+        return f"agent {agent.name}", agent.permissions, agent.approvals, agent.tools
     part = document.part(("permissions",)) if "permissions" in document.data else None
+    asking = document.part(("approvals",)) if "approvals" in document.data else None
     nodes = document.data.get("nodes")
     tools = [node["tool"] for node in nodes.values() if "tool" in node] if isinstance(nodes, dict) else []
     return (
         f"graph {document.data.get('name')}",
         validate_model(part, Permissions) if part else Permissions(),
+        validate_model(asking, Approvals) if asking else Approvals(),
         tuple(tools),
     )
 

@@ -35,7 +35,14 @@ from loom_dsl.machine_arrivals import (
 from loom_dsl.machine_ends import EXPIRED, close_approval, drop_all
 from loom_dsl.machine_refusals import DECISION as DECISION
 from loom_dsl.machine_refusals import refuse as refuse
-from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
+from loom_dsl.machine_signed import (
+    MOST_VERIFIED,
+    UNVERIFIABLE,
+    note_counted,
+    proof_of,
+    verify,
+    was_counted,
+)
 from loom_dsl.machine_signed import PLACE as VERIFICATIONS
 from loom_dsl.machine_state import READY, WAITING, Token
 from loom_dsl.machine_waits import time_is_over
@@ -212,9 +219,7 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
         result["edited"] = decision.edited_arguments
     if decision.remember != "no":
         remember(machine, rules_of(machine, token))
-        told["remember"] = decision.remember
-        if decision.remember == "rule":
-            told["rules"] = rules_of(machine, token)
+        told |= {"remember": decision.remember, "rules": rules_of(machine, token)}
     told |= {**proof, **votes_of(token, decision)}
     name = token.data["id"]
     close_approval(machine, token, **told, **_edited(decision), digest=digest_of(token.data["request"]))

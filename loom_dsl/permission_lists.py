@@ -14,6 +14,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
+from loom_dsl.approval_policy import Approvals
 from loom_dsl.permission_rules import parse_rule
 
 Decision = Literal["allow", "ask", "deny"]
@@ -47,17 +48,24 @@ class Permissions(BaseModel):
     """A function of yours, ``module:function``, that decides too: it may deny, ask, and allow what no rule denies."""
     within: SkipJsonSchema[tuple["Permissions", ...]] = ()
     """Policies of the jobs above, which these cannot exceed. Loom writes it when a job starts another one."""
+    asking: SkipJsonSchema[Approvals | None] = None
+    """In `within`: the `approvals` of that job, which hold for what its rules ask. Loom writes it, too."""
     enabled: bool = Field(default=True, strict=True)
     """False lets every call through; file tools stay inside the working directory."""
 
-    def below(self, outer: "Permissions") -> "Permissions":
-        """Give these as the policy of a job that one with the outer policy starts."""
-        own = outer.model_copy(update={"within": ()})
-        says = outer.enabled and own != Permissions(
-            allow=own.allow, default=own.default if own.default == "allow" else None
+    def below(self, outer: "Permissions", asking: Approvals | None = None) -> "Permissions":
+        """Give these as the policy of a job that one with the outer policy starts.
+
+        Args:
+            outer: That one's.
+            asking: Its `approvals`.
+        """
+        says = outer.enabled and outer.model_copy(update={"within": ()}) != Permissions(
+            allow=outer.allow, default=outer.default if outer.default == "allow" else None
         )
+        own = outer.model_copy(update={"within": (), "asking": None if asking == Approvals() else asking})
         above = (*outer.within, *((own,) if says else ()))
-        return self if not above or self == outer else self.model_copy(update={"within": (*above, *self.within)})
+        return self.model_copy(update={"within": (*above, *self.within)}) if above else self
 
     @model_validator(mode="before")
     @classmethod
@@ -84,8 +92,9 @@ class Permissions(BaseModel):
     @model_serializer(mode="wrap")
     def _without_what_nobody_wrote(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = write(self)
-        if not data.get("within"):
-            data.pop("within", None)
+        for name in ("within", "asking"):
+            if not data.get(name):
+                data.pop(name, None)
         return data
 
     @field_validator("allow", "ask", "deny")

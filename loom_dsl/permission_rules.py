@@ -1,6 +1,7 @@
 """The rules of a policy: `Tool`, `Tool(specifier)`, `*` and `*(specifier)`.
 
-What a specifier is about follows from the tool: a command, the addresses that it asks (`domain:HOST`), or its paths.
+What a specifier is about follows from the tool: a command, the addresses that it asks (`domain:HOST`, or for one method
+`POST domain:HOST`), or its paths. `sha256:DIGEST` is about the very arguments of that digest.
 """
 
 import re
@@ -10,7 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 from loom_dsl.canonical import canonical_json
-from loom_dsl.command_rules import CommandPattern, command_pattern, literal_pattern, reading_may_fit
+from loom_dsl.command_rules import (
+    CommandPattern,
+    command_pattern,
+    literal_pattern,
+    reading_may_fit,
+    wildcard,
+)
 from loom_dsl.domains import DomainPattern
 from loom_dsl.paths import PathPattern, escape_pattern, normal_path
 from loom_dsl.shell import UNKNOWN, ShellReading
@@ -18,7 +25,10 @@ from loom_dsl.shell import UNKNOWN, ShellReading
 COMMAND_TOOLS = frozenset({"execute_bash"})
 """Loom's own tools whose specifiers are commands."""
 _RULE = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*|\*|mcp__[A-Za-z0-9_*-]+|[A-Za-z0-9_-]+)(?:\((.*)\))?", re.DOTALL)
-_DOMAIN = re.compile(r"domain:(.*)", re.DOTALL)
+_DOMAIN = re.compile(r"(?:([A-Za-z]+) )?domain:(.*)", re.DOTALL)
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+"""The methods that a rule about requests may name. One about GET is about HEAD too, which gives less."""
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -35,6 +45,8 @@ class Call:
         command_argument: The argument that holds it; empty: the tool runs no commands.
         mentions: Paths that the words of the command name.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
+        method: How it would ask them, in capitals; empty: it is not known.
+        digest: Names the arguments by their content.
     """
 
     names: tuple[str, ...]
@@ -45,6 +57,8 @@ class Call:
     command_argument: str = ""
     mentions: tuple[str, ...] = ()
     hosts: tuple[str | None, ...] | None = None
+    method: str = ""
+    digest: str = ""
 
     @property
     def is_unreadable(self) -> bool:
@@ -78,7 +92,7 @@ class Rule:
         if self.tool == "*":
             return self.pattern is None or self.argument is not None or self._about_any(call)
         if "*" in self.tool:
-            return _wildcard(self.tool).fullmatch(call.names[0]) is not None
+            return wildcard(self.tool).fullmatch(call.names[0]) is not None
         return self.tool in call.names
 
     def _about_any(self, call: Call) -> bool:
@@ -92,12 +106,16 @@ class Rule:
             return False
         if self.pattern is None:
             return True
+        if self.arguments:
+            return self.arguments == call.digest
         if self.about_command(call):
             parts = call.command.plain if call.command else None
             return bool(parts) and all(self.covers_part(part) for part in parts or ())
         if self.argument is not None:
             return self._fits_argument(call)
         if self.domain is not None:
+            if self.methods and call.method not in self.methods:
+                return False
             return bool(call.hosts) and all(host is not None and self.domain.covers(host) for host in call.hosts or ())
         paths = [path for path in call.normal_paths if path is not None]
         return self.path is not None and bool(paths) and all(self.path.matches(path) for path in paths)
@@ -116,11 +134,15 @@ class Rule:
             return False
         if self.pattern is None:
             return True
+        if self.arguments:
+            return self.arguments == call.digest
         if self.about_command(call):
             return call.command is None or self._command_text is None or reading_may_fit(self.pattern, call.command)
         if self.argument is not None:
             return self._fits_argument(call)
         if self.domain is not None:
+            if self.methods and call.method and call.method not in self.methods:
+                return False
             return not call.hosts or any(host is None or self.domain.may_cover(host) for host in call.hosts)
         return self._reaches(call)
 
@@ -156,7 +178,20 @@ class Rule:
     def domain(self) -> DomainPattern | None:
         """The specifier as a pattern of hosts; None when it is none."""
         found = _DOMAIN.fullmatch(self.pattern) if self.pattern is not None and self.argument is None else None
-        return DomainPattern(found[1]) if found else None
+        return DomainPattern(found[2]) if found else None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that a rule about hosts is about; empty: any."""
+        found = _DOMAIN.fullmatch(self.pattern) if self.pattern is not None and self.argument is None else None
+        named = found[1].upper() if found and found[1] else ""
+        return () if not named else (named, "HEAD") if named == "GET" else (named,)
+
+    @property
+    def arguments(self) -> str:
+        """Digest of the only arguments that the rule is about; empty: it is about others too."""
+        found = _DIGEST.fullmatch(self.pattern) if self.pattern is not None and self.argument is None else None
+        return found[1] if found and self.tool not in COMMAND_TOOLS | {"*"} else ""
 
     @property
     def _compiled(self) -> CommandPattern:
@@ -174,7 +209,7 @@ class Rule:
             return False
         value = call.arguments[self.argument]
         text = value if isinstance(value, str) else canonical_json(value)
-        return _wildcard(self.pattern or "").fullmatch(text) is not None
+        return wildcard(self.pattern or "").fullmatch(text) is not None
 
 
 @lru_cache(maxsize=16_384)
@@ -206,47 +241,34 @@ def _check_specifier(tool: str, specifier: str) -> None:
     if tool in COMMAND_TOOLS:
         command_pattern(specifier)
     elif found := _DOMAIN.fullmatch(specifier):
-        DomainPattern(found[1])
+        if found[1] and found[1].upper() not in METHODS:
+            raise ValueError(f"{found[1]!r} is not a method; write one of {', '.join(METHODS)}, or leave it out")
+        DomainPattern(found[2])
     elif tool == "*" or " " not in specifier:  # with a space it may be the command of a tool of the user's
         PathPattern(specifier)
 
 
-def rule_for(
-    tool: str,
-    paths: tuple[str, ...] | None,
-    command: ShellReading | None = None,
-    hosts: tuple[str | None, ...] | None = None,
-) -> list[str]:
-    """Write the rules that allow a call like this one again: for its very paths, commands or hosts.
-
-    Args:
-        tool: The call name.
-        paths: What the call touches, as in `Call`.
-        command: What its command line would run.
-        hosts: The hosts that it asks.
+def rule_for(call: Call) -> list[str]:
+    """Write the rules that allow a call like this one again: for its very paths or commands, or its method and hosts.
 
     Returns:
-        The rules; the tool alone when it has none of these, and none when no rule could cover just this call.
+        The rules. A call that has none of these is named by its very arguments; of one for which no rule could cover
+        just this call there are none.
     """
-    if command is not None:
-        patterns = [literal_pattern(part) for part in command.plain or ()]
+    tool = call.names[0]
+    if call.command_argument:
+        parts = call.command.plain if call.command is not None else None
+        patterns = [literal_pattern(part) for part in parts or ()]
         return [] if None in patterns else [f"{tool}({pattern})" for pattern in dict.fromkeys(patterns)]
-    if hosts is not None:
-        return [] if None in hosts else [f"{tool}(domain:{host})" for host in dict.fromkeys(hosts)]
-    if paths is None:
-        return [tool]
-    normal = [normal_path(path) for path in paths]
-    escaped = [escape_pattern(path) for path in dict.fromkeys(normal) if path is not None]
-    return [f"{tool}({'./' if _ARGUMENT.fullmatch(path) or path.isspace() else ''}{path})" for path in escaped]
+    if call.hosts is not None:
+        method = f"{call.method} " if call.method else ""
+        return [] if None in call.hosts else [f"{tool}({method}domain:{host})" for host in dict.fromkeys(call.hosts)]
+    if call.paths is None:
+        return [f"{tool}(sha256:{call.digest})"] if call.digest else []
+    escaped = [escape_pattern(path) for path in dict.fromkeys(call.normal_paths) if path is not None]
+    return [f"{tool}({'./' if _is_taken(path) else ''}{path})" for path in escaped]
 
 
-@lru_cache(maxsize=16_384)
-def _wildcard(pattern: str) -> re.Pattern[str]:
-    """Translate a pattern over any text: `*` stands for anything, also for `/` and for nothing."""
-    pieces = [re.escape(piece) for piece in pattern.split("*")]
-    source = pieces[0]
-    for piece in pieces[1:-1]:
-        source += f"(?>.*?{piece})" if piece else ""
-    if len(pieces) > 1:
-        source += f".*{pieces[-1]}"
-    return re.compile(source, re.DOTALL)
+def _is_taken(path: str) -> bool:
+    """Whether a path, as a specifier, would say something else."""
+    return path.isspace() or any(form.fullmatch(path) for form in (_ARGUMENT, _DIGEST, _DOMAIN))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.domains import host_of
 from loom_dsl.errors import LoomError
 from loom_dsl.paths import normal_path
@@ -15,6 +16,8 @@ COMMAND_ARGUMENTS = {"execute_bash": "command"}
 """The arguments of Loom's own tools that hold a command line."""
 ADDRESS_ARGUMENTS = {"network_request": "url"}
 """The arguments of Loom's own tools that hold an address."""
+METHOD_ARGUMENTS = {"network_request": "method"}
+"""The arguments of Loom's own tools that say how an address is asked; without it, GET."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,8 @@ class ToolTraits:
         command_argument: The argument that holds it; empty: the tool runs no commands.
         mentions: Paths that the words of the command name.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
+        method: How it would ask them, in capitals; empty: it is not known.
+        digest: Names the arguments by their content, as approvals do; empty: as they are.
     """
 
     name: str
@@ -49,6 +54,8 @@ class ToolTraits:
     command_argument: str = ""
     mentions: tuple[str, ...] = ()
     hosts: tuple[str | None, ...] | None = None
+    method: str = ""
+    digest: str = ""
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
         """Give what rules are held against."""
@@ -62,6 +69,8 @@ class ToolTraits:
             self.command_argument,
             self.mentions,
             self.hosts,
+            self.method,
+            self.digest or digest(canonical_json(dict(arguments))),
         )
 
 
@@ -108,7 +117,13 @@ def traits_of(
         command_argument=argument,
         mentions=_mentioned(command, working_dir, real_path),
         hosts=(host_of(arguments.get(address)),) if address else None,
+        method=_method(tool, arguments) if builtin else "",
     )
+
+
+def _method(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    argument = METHOD_ARGUMENTS.get(tool.name)
+    return str(arguments.get(argument) or "GET").upper() if argument else ""
 
 
 def _mentioned(

@@ -2,65 +2,33 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from loom_dsl.permission_lists import MODES, Decision, Mode, Permissions
 from loom_dsl.permission_rules import Call, Rule, parse_rule
 from loom_dsl.permission_traits import ToolTraits, traits_of
+from loom_dsl.remembered import OWN, UNTRUSTED, Remembered, answered, covering
 from loom_dsl.tools import Risk
+from loom_dsl.verdict import Layer, PolicyLayer, Verdict, explain, layers_around
 
-__all__ = ["Layer", "PolicyLayer", "ToolTraits", "Verdict", "decide", "explain", "strictest_mode", "traits_of"]
-
-Layer = Literal[
-    "deployment",
-    "project",
-    "parent",
-    "agent",
-    "built-in",
-    "default",
-    "remembered",
-    "switched off",
-    "mode",
-    "function",
-    "untrusted",
+__all__ = [
+    "Layer",
+    "PolicyLayer",
+    "ToolTraits",
+    "Verdict",
+    "decide",
+    "explain",
+    "layers_around",
+    "strictest_mode",
+    "traits_of",
 ]
-Origin = Literal["deployment", "project", "parent", "agent"]
-
-
-class Verdict(BaseModel):
-    """What was decided about a call, and why."""
-
-    model_config = ConfigDict(frozen=True)
-
-    decision: Decision
-    rule: str
-    """The rule that decided, as it was written."""
-    layer: Layer
-    """Where the rule comes from."""
-    reason: str
-    """One sentence for people and for the model."""
-
-
-@dataclass(frozen=True)
-class PolicyLayer:
-    """A policy around the agent's own.
-
-    Attributes:
-        origin: Whose it is. Only the deployment's rules may allow anything; those of a project only narrow.
-        permissions: Its rules.
-    """
-
-    origin: Origin
-    permissions: Permissions
 
 
 def decide(
     permissions: Permissions,
     tool: ToolTraits,
     arguments: Mapping[str, Any],
-    remembered: Sequence[str] = (),
+    remembered: Sequence[Remembered] = (),
     require_approval_by_default: bool = False,
     layers: Sequence[PolicyLayer] = (),
     answer: Verdict | None = None,
@@ -72,13 +40,13 @@ def decide(
         permissions: The agent's policy.
         tool: The tool and what this call touches.
         arguments: The validated arguments.
-        remembered: Rules that approvers allowed for the rest of the job; a deny rule still wins.
+        remembered: What approvers allowed to run again. It answers the questions that it was asked by, and no deny.
         require_approval_by_default: Ask where nothing decides, instead of denying.
         layers: The policies around the agent's, the outermost first; they can narrow what it allows.
         answer: What the agent's own function says of the call.
         untrusted: Why the call must be looked at although rules allow it; empty: nothing untrusted was read.
     """
-    above = [*layers, *(PolicyLayer("parent", policy) for policy in permissions.within)]
+    above = layers_around(permissions, layers)
     question = _Question(permissions, tool, tool.call(arguments), remembered, require_approval_by_default, above)
     return question.decided(answer, untrusted)
 
@@ -90,16 +58,14 @@ class _Question:
     permissions: Permissions
     tool: ToolTraits
     call: Call
-    remembered: Sequence[str]
+    remembered: Sequence[Remembered]
     require_approval: bool
     layers: Sequence[PolicyLayer]
 
     def decided(self, answer: Verdict | None, untrusted: str) -> Verdict:
         mode = strictest_mode([self.permissions.mode, *(layer.permissions.mode for layer in self.layers)])
         verdict = self._refused(mode) or (answer if answer and answer.decision == "deny" else None)
-        verdict = verdict or self._not_refused(answer, mode)
-        if untrusted and verdict.decision == "allow" and verdict.layer not in ("remembered", "switched off"):
-            verdict = Verdict(decision="ask", rule="after untrusted content", layer="untrusted", reason=untrusted)
+        verdict = verdict or self._not_refused(answer, mode, untrusted)
         if verdict.decision == "ask" and mode == "dont_ask":
             reason = f"{verdict.reason}; nobody is asked in the mode dont_ask"
             return verdict.model_copy(update={"decision": "deny", "reason": reason})
@@ -127,20 +93,56 @@ class _Question:
         return self._by_default_of_layers("deny")
 
     def _by_default_of_layers(self, decision: Decision) -> Verdict | None:
-        for layer in self.layers:
-            rules = layer.permissions
-            named = _covering(rules.allow, self.call) or _first(rules.ask, self.call, Rule.may_fit)
-            if rules.default == decision and not named:
-                words = {"deny": "is not allowed", "ask": "must be approved"}[decision]
-                reason = f"{self.tool.name} {words}: no rule of the {layer.origin}'s policy covers it"
-                return Verdict(decision=decision, rule=f"default: {decision}", layer=layer.origin, reason=reason)
-        return None
+        return next(filter(None, (self._by_default_of(layer, decision) for layer in self.layers)), None)
 
-    def _not_refused(self, answer: Verdict | None, mode: Mode) -> Verdict:
-        if kept := _covering(self.remembered, self.call):
-            return _by_rule("allow", kept, "remembered", self.call)
-        if verdict := self._asked_by_layers() or answer:
-            return verdict
+    def _by_default_of(self, layer: PolicyLayer, decision: Decision) -> Verdict | None:
+        rules = layer.permissions
+        named = covering(rules.allow, self.call) or _first(rules.ask, self.call, Rule.may_fit)
+        if rules.default != decision or named:
+            return None
+        words = {"deny": "is not allowed", "ask": "must be approved"}[decision]
+        reason = f"{self.tool.name} {words}: no rule of the {layer.origin}'s policy covers it"
+        return Verdict(decision=decision, rule=f"default: {decision}", layer=layer.origin, reason=reason)
+
+    def _not_refused(self, answer: Verdict | None, mode: Mode, untrusted: str) -> Verdict:
+        own = self._own(answer, mode)
+        asks = dict(self._asked(answer, own))
+        if untrusted and (asks or (own.decision == "allow" and own.layer != "switched off")):
+            asks[UNTRUSTED] = Verdict(
+                decision="ask", rule="after untrusted content", layer="untrusted", reason=untrusted
+            )
+        if not asks:
+            return own
+        rules = {asker: answered(asker, self.call, self.remembered) for asker in asks}
+        left = [asks[asker] for asker, rule in rules.items() if not rule]
+        if not left:
+            named = " + ".join(dict.fromkeys(rules.values()))
+            return _by_rule("allow", named, "remembered", self.call)
+        reasons = [left[0].reason, *(verdict.reason for verdict in left[1:] if verdict.layer == UNTRUSTED)]
+        return left[0].model_copy(update={"asked_by": tuple(asks), "reason": "; ".join(reasons)})
+
+    def _asked(self, answer: Verdict | None, own: Verdict) -> Iterator[tuple[str, Verdict]]:
+        """All that ask, the outermost first: what one of them may leave unanswered is another's question still."""
+        for layer in self.layers:
+            if asked := self._asked_by(layer):
+                yield layer.key, asked
+        if answer and answer.decision == "ask":
+            # Of several functions it is not told which asks, so all of them do.
+            yield from ((layer.key, answer) for layer in self.layers if layer.permissions.function)
+            if self.permissions.function or not any(layer.permissions.function for layer in self.layers):
+                yield OWN, answer
+        elif own.decision == "ask":
+            yield OWN, own
+
+    def _asked_by(self, layer: PolicyLayer) -> Verdict | None:
+        if asked := _first(layer.permissions.ask, self.call, Rule.may_fit):
+            return _by_rule("ask", asked.text, layer.origin, self.call)
+        return self._by_default_of(layer, "ask")
+
+    def _own(self, answer: Verdict | None, mode: Mode) -> Verdict:
+        """What the agent's own function, rules and defaults say."""
+        if answer:
+            return answer
         if not self.permissions.enabled:
             reason = f"{self.tool.name} may run: permissions are switched off for this agent (enabled: false)"
             return Verdict(decision="allow", rule="enabled: false", layer="switched off", reason=reason)
@@ -150,20 +152,14 @@ class _Question:
             or _without_rule(self.permissions.default, self.tool, self.call, self.require_approval)
         )
 
-    def _asked_by_layers(self) -> Verdict | None:
-        for layer in self.layers:
-            if asked := _first(layer.permissions.ask, self.call, Rule.may_fit):
-                return _by_rule("ask", asked.text, layer.origin, self.call)
-        return self._by_default_of_layers("ask")
-
     def _by_rules(self) -> Verdict | None:
         call, agent = self.call, self.permissions
         if asked := _first(agent.ask, call, Rule.may_fit):
             return _by_rule("ask", asked.text, "agent", call)
-        if allowed := _covering(agent.allow, call):
+        if allowed := covering(agent.allow, call):
             return _by_rule("allow", allowed, "agent", call)
         for layer in self.layers if agent.default != "deny" else ():
-            if layer.origin == "deployment" and (allowed := _covering(layer.permissions.allow, call)):
+            if layer.origin == "deployment" and (allowed := covering(layer.permissions.allow, call)):
                 return _by_rule("allow", allowed, "deployment", call)
         return None
 
@@ -184,37 +180,8 @@ def strictest_mode(modes: Sequence[Mode]) -> Mode:
     return min((mode for mode in modes if mode != "default"), key=MODES.index, default="default")
 
 
-def explain(verdict: Verdict) -> str:
-    """Say in one line what was decided, by which rule, and where that rule comes from."""
-    origins = {
-        "deployment": "in the deployment's policy",
-        "project": "in the project's policy",
-        "parent": "in the permissions of a job above this one",
-        "agent": "in the agent's permissions",
-        "built-in": "built in",
-        "default": "the default",
-        "remembered": "remembered from an approval of this job",
-        "switched off": "permissions are switched off",
-        "mode": "the mode",
-        "function": "the agent's own function",
-        "untrusted": "built in",
-    }
-    return f"{verdict.decision}: {verdict.reason} [rule {verdict.rule!r}, {origins[verdict.layer]}]"
-
-
 def _first(rules: Sequence[str], call: Call, fits: Callable[[Rule, Call], bool]) -> Rule | None:
     return next((rule for rule in map(parse_rule, rules) if fits(rule, call)), None)
-
-
-def _covering(rules: Sequence[str], call: Call) -> str:
-    """Name the rule that covers a call, or the rules that cover each of its commands; empty: it is not covered."""
-    if whole := _first(rules, call, Rule.surely_fits):
-        return whole.text
-    if call.command is None or not call.command.plain:
-        return ""
-    named = [rule for rule in map(parse_rule, rules) if rule.names(call) and rule.about_command(call)]
-    found = [next((rule.text for rule in named if rule.covers_part(part)), "") for part in call.command.plain]
-    return " + ".join(dict.fromkeys(found)) if all(found) else ""
 
 
 def _by_rule(decision: Decision, rule: str, layer: Layer, call: Call) -> Verdict:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from loom_dsl.approval_policy import Approvals
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.duration import parse_duration
 from loom_dsl.errors import PlanError
@@ -103,12 +104,12 @@ class Plan:
         if graph:
             name = graph.partition("/")[0].partition(CHUNK)[0]
             inner = self.graphs[name].permissions
-            bound = inner if name == self.document else inner.below(self._policy())
+            bound = inner if name == self.document else inner.below(self._policy(), self._approvals())
             changed = {} if bound is inner else {name: self.graphs[name].model_copy(update={"permissions": bound})}
             return Plan(graph, {**self.graphs, **changed}, {}, self.agents)
         given = self.agents[agent]
         inner = Permissions.model_validate(given["permissions"])
-        bound = inner.below(self._policy())
+        bound = inner.below(self._policy(), self._approvals())
         if bound is not inner:
             given = {**given, "permissions": bound.model_dump(mode="json")}
         return Plan("loom.tt", {name: self.graphs[name] for name in ("loom.tt", "loom.tool_call")}, given)
@@ -118,6 +119,12 @@ class Plan:
         if self.agent:
             return Permissions.model_validate(self.agent["permissions"])
         return self.graphs[self.document].permissions
+
+    def _approvals(self) -> Approvals:
+        """What a job of this plan says about its questions."""
+        if self.agent:
+            return Approvals.model_validate(self.agent.get("approvals", {}))
+        return self.graphs[self.document].approvals
 
     def chunk(self, graph: str, key: str) -> str:
         """Name the graph that runs some of the items of a map node, given as its item, in a child job.

@@ -146,13 +146,14 @@ def stage_result(activity: str, arguments: Mapping[str, Any], answer: Answer, as
     """What a stage of the pipeline of a tool's node gives, when the call comes to `answer`."""
     match activity:
         case "loom.tool.prepare":
-            return {"quick": False, "timeout": _LONG, "policy": {"expires": None, "on_expiry": "deny"}}
+            return {"quick": False, "timeout": _LONG}
         case "loom.tool.validate":
             return {"ok": True, "arguments": arguments["edited"] or arguments["call"]["arguments"]}
         case "loom.tool.authorize":
             request = {"tool": arguments["call"]["name"], "arguments": arguments["arguments"]}
             asking = asks and not arguments["approved"]
-            return {"decision": "ask", "request": request} if asking else {"decision": "allow"}
+            policy = {"expires": None, "on_expiry": "deny"}
+            return {"decision": "ask", "request": request, "policy": policy} if asking else {"decision": "allow"}
         case "loom.tool.execute":
             return {"ok": True, "output": answer.result}
         case "loom.tool.format":

@@ -16,7 +16,7 @@ from loom_store.scope import Scope
 from loom_store.tables import approvals, jobs
 
 MOST_CHANGES = 50
-"""So many changes of a request are kept: votes, reminders, escalations."""
+"""So many changes of a request are kept besides votes: reminders, escalations."""
 _SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
 _BY_ID = _SELECT.where(approvals.c.id == bindparam("approval"))
 _ADD = insert(approvals)
@@ -64,10 +64,14 @@ class Approvals(Scope):
             due = change["expires_at"]
             body["expires_at"] = None if due is None else from_millis(to_millis(due))
         told = {key: value for key, value in change.items() if key != "expires_at"}
-        body["details"] = {**body["details"], "changes": [*body["details"].get("changes", []), told][-MOST_CHANGES:]}
+        changes = [*body["details"].get("changes", []), told]
+        # Votes are as few as people; who has voted is wanted however often all were reminded.
+        older = [index for index, one in enumerate(changes) if one.get("what") != "vote"][:-MOST_CHANGES]
+        kept = [one for index, one in enumerate(changes) if index not in older]
+        body["details"] = {**body["details"], "changes": kept}
         self._execute(_CHANGE, {"approval": id, "new_body": pack_text(canonical_json(body))})
 
-    def decide_approval(
+    def decide_approval(  # noqa: PLR0913, PLR0917 - what is written down of a decision
         self,
         id: str,
         status: str,
@@ -76,10 +80,14 @@ class Approvals(Scope):
         at: Moment | None = None,
         message: str = "",
         keys: Sequence[str] = (),
+        remember: str = "no",
+        more: Mapping[str, Any] | None = None,
     ) -> bool:
         """Write down how an approval ended (``approved``, ``rejected``, ``expired``, …). The first outcome stays.
 
-        `keys` are those with which it was decided, where it was signed.
+        `keys` are those with which it was decided, where it was signed; `remember` says how long it counts, ``no``,
+        ``job`` or ``rule``; `more` is what else is told of it: the digest of the arguments to which it was `edited`,
+        and that it is `allowed` although it expired.
 
         Returns:
             True when this call wrote it.
@@ -93,8 +101,10 @@ class Approvals(Scope):
         if found.status != "pending":
             return False
         decided_at = from_millis(self._millis() if at is None else to_millis(at))
-        signed = {"keys": list(keys)} if keys else {}
-        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message, **signed})
+        told: dict[str, Any] = {"keys": list(keys)} if keys else {}
+        told |= {"remember": remember} if remember != "no" else {}
+        told |= more or {}
+        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message, **told})
         self._execute(_DECIDE, {"approval": id, "new_status": status, "new_decision": pack_text(decision)})
         return True
 

@@ -1,9 +1,12 @@
 """Rules that approvers kept for later jobs: each for one agent in one directory, until somebody takes it back."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, insert, select, update
 
+from loom_dsl.canonical import canonical_json
 from loom_store.audit import Audit
 from loom_store.rows import from_millis
 from loom_store.tables import rules
@@ -17,6 +20,7 @@ class KeptRule:
         id: Its number; no other rule ever gets it.
         rule: As permissions write it, such as ``write_file(report.md)``.
         arguments: Digest of the only arguments that it is about, or None: the rule itself says what it is about.
+        asked_by: Whose questions it answers: who asked when it was kept.
         agent: Name of the agent or the graph whose jobs it holds for.
         workdir: The directory that they work in.
         summary: The call that was approved.
@@ -38,6 +42,7 @@ class KeptRule:
     kept_at: str
     revoked_by: str | None = None
     revoked_at: str | None = None
+    asked_by: tuple[str, ...] = ()
 
 
 _KEPT = (
@@ -57,7 +62,7 @@ _REVOKE = (
 class KeptRules(Audit):
     """The part of a transaction that deals with rules that were kept."""
 
-    def keep_rule(
+    def keep_rule(  # noqa: PLR0913 - each is a column
         self,
         *,
         approval: str,
@@ -67,6 +72,7 @@ class KeptRules(Audit):
         workdir: str,
         summary: str,
         by: str,
+        asked_by: Sequence[str] = (),
         job: str = "",
     ) -> None:
         """Keep a rule. The same rule of the same approval again changes nothing, also when it was taken back."""
@@ -81,6 +87,7 @@ class KeptRules(Audit):
             "summary": summary,
             "kept_by": by,
             "kept_at": self._millis(),
+            "asked_by": canonical_json(list(asked_by)),
         }
         self._execute(insert(rules), values)
         told = {
@@ -90,6 +97,7 @@ class KeptRules(Audit):
             "agent": agent,
             "workdir": workdir,
             "by": by,
+            "asked_by": list(asked_by),
         }
         self.audit("rule_kept", job, told)
 
@@ -112,6 +120,7 @@ class KeptRules(Audit):
 
 def _rule(row: object) -> KeptRule:
     fields = {name: getattr(row, name) for name in KeptRule.__slots__}
+    fields["asked_by"] = tuple(json.loads(fields["asked_by"]))
     fields["kept_at"] = from_millis(fields["kept_at"])
     fields["revoked_at"] = None if fields["revoked_at"] is None else from_millis(fields["revoked_at"])
     return KeptRule(**fields)

@@ -157,6 +157,7 @@ rules = Table(
     Column("kept_at", BigInteger, nullable=False),
     Column("revoked_by", Text),
     Column("revoked_at", BigInteger),
+    Column("asked_by", Text, nullable=False, server_default='["agent"]'),  # JSON: whose questions it answers
     Index("rules_by_approval", "approval", "rule", unique=True),
     Index("rules_by_agent", "agent", "workdir"),
     sqlite_autoincrement=True,

@@ -155,16 +155,21 @@ async def decide_one(
             call = {"tool": row["tool"], "summary": row["summary"]}
             print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **call, **said}))
             return DONE
-        print(done_line(row, choice), flush=True)
+        print(done_line(row, choice, fields.get("remember", "no")), flush=True)
     if said["verdict"] == "unconfirmed":
         say(said["message"])
     return DONE
 
 
-def done_line(row: dict[str, Any], choice: str) -> str:
-    """Say what was decided about an approval."""
+def done_line(row: dict[str, Any], choice: str, remember: str = "no") -> str:
+    """Say what was decided about an approval, and what is remembered of it."""
+    from loom_client.render.approvals import remembered_line
+
     what = f"{row['id']} ({row['tool']})" if row["tool"] else row["id"]
-    return f"{WORDS.get(choice, f'answered {choice}')}: {what} of job {row['job']}"
+    kept = remembered_line(remember, row["details"].get("rules"))
+    if remember != "no" and not kept:
+        kept = "nothing of it can be remembered"
+    return f"{WORDS.get(choice, f'answered {choice}')}: {what} of job {row['job']}{f'; {kept}' if kept else ''}"
 
 
 async def agreed(question: str = "approve this?") -> bool:

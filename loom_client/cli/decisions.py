@@ -149,7 +149,7 @@ async def _many(
             elif refused:
                 say(f"not taken: {row['id']} of job {row['job']}: {said['message']}")
             else:
-                print(done_line(row, choice), flush=True)
+                print(done_line(row, choice, fields["remember"]), flush=True)
     return status
 
 

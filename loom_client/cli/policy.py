@@ -33,6 +33,7 @@ async def explain(
     """Explain one decision."""
     from loom_client.policy import PolicyView
     from loom_client.render.text import visible
+    from loom_dsl.remembered import in_words
 
     view = PolicyView(agent, policy=policy, workdir=workdir, mode=mode, tools=tuple(tools or ()))
     found = await view.explain(call)
@@ -43,6 +44,9 @@ async def explain(
     print(visible(f"{verdict.decision}: {verdict.reason}"))
     print(visible(f"rule   {verdict.rule}"))
     print(visible(f"layer  {verdict.layer}{f' ({found.place})' if found.place else ''}"))
+    if verdict.decision == "ask":
+        print(visible(f"then   {found.unanswered}"))
+        print(visible(f"keeps  {in_words(found.rules) or 'nothing: it cannot be remembered'}"))
     return DONE
 
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loom_client.render.approvals import how_to_approve, preview_lines, request_lines, signed_with
+from loom_client.render.approvals import how_to_approve, preview_lines, request_lines, rules_in_words, signed_with
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
 from loom_dsl.errors import BlobMissing
 from loom_dsl.lookalike import revealed
+from loom_dsl.permission_rules import parse_rule
 from loom_dsl.run import RunUsage
 from loom_store.kept_rules import KeptRule
 from loom_store.store import Store
@@ -93,9 +94,10 @@ def show_rules(rules: Sequence[KeptRule]) -> None:
     for rule in rules:
         gone = f"  taken back by {one_line(rule.revoked_by or '', 80)}" if rule.revoked_at else ""
         paper.line(f"{rule.id}  {revealed(one_line(rule.rule, 300))}{gone}", "bold", hang=4)
-        if rule.arguments:
+        if rule.arguments or parse_rule(rule.rule).arguments:
             paper.line(f"    only as it was approved: {revealed(one_line(rule.summary, 300))}", hang=6)
         kept = f"kept by {one_line(rule.kept_by, 80) or 'somebody'} at {clock(rule.kept_at, time.time())}"
+        paper.line(f"    answers what asks by {asked_by(rule.asked_by)}", "dim", hang=6)
         paper.line(f"    for {rule.agent} in {one_line(rule.workdir, 300)}; {kept}", "dim", hang=6)
     paper.flush()
 
@@ -151,6 +153,7 @@ def show_job(summary: Mapping[str, Any]) -> None:
         paper.line(f"  {name:<10} {one_line(text, 600)}", hang=11)
     _listed(paper, "todo", ("STATUS", "WHAT"), [(item["status"], item["text"]) for item in summary["todo"]])
     _listed(paper, "effects", ("TURN", "TOOL", "STATUS", "BEGUN", "NOTE"), _effects(summary["effects"], now))
+    _listed(paper, "remembered", ("FOR", "WHAT", "ASKED BY", "CALL"), _remembered(summary["approvals"]))
     if summary["graph"]:
         _listed(paper, "taken back", ("NODE", "OUTCOME", "NOTE"), _taken_back(summary["result"]))
         _listed(paper, "approvals", ("NODE", "STATUS", "ID", "WHAT"), _questions(summary["approvals"]))
@@ -232,6 +235,23 @@ def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str
 
 def _approvals(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return [(str(row["turn"] + 1), row["tool"], _outcome(row), row["id"], _what(row)) for row in rows]
+
+
+def _remembered(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """What approvers allowed to run again in the job, and for whose questions."""
+    return [
+        ("this job" if row["remember"] == "job" else "later jobs", rules, asked_by(row["details"].get("asked_by", ())),
+         row["summary"])
+        for row in rows
+        if row.get("remember") and (rules := rules_in_words(row["details"].get("rules")))
+    ]  # fmt: skip
+
+
+def asked_by(askers: Iterable[str]) -> str:
+    """Name those who ask, for people."""
+    words = {"agent": "the agent's own rules", "parent": "a job above", "untrusted": "the check of untrusted content"}
+    named = (str(asker).partition(":")[0] for asker in askers)
+    return ", ".join(dict.fromkeys(words.get(name, f"the {name}'s policy") for name in named)) or "nobody"
 
 
 def _what(row: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse
 
 from loom_client.gateway.answers import SAFE, TITLES, Problem
 from loom_client.gateway.links import Link
+from loom_client.render.approvals import rules_in_words
 from loom_dsl.lookalike import revealed
 
 _PAGE = """<!doctype html>
@@ -26,6 +27,7 @@ def question(link: Link, row: Mapping[str, Any]) -> HTMLResponse:
     facts += [
         (name, row["details"][key]) for key, name in (("risk", "Risk"), ("rule", "Rule")) if key in row["details"]
     ]
+    facts += [(name, said) for name, said in _consequences(row["details"]) if said]
     facts += [("Decided by", link.by)]
     lines = "".join(f"<dt>{_safe(name)}</dt><dd>{_safe(value)}</dd>\n" for name, value in facts)
     parts = [f"<dl>\n{lines}</dl>"]
@@ -36,6 +38,15 @@ def question(link: Link, row: Mapping[str, Any]) -> HTMLResponse:
         parts.append(f"<h2>What it would change</h2><pre>{_safe(row['preview'])}</pre>")
     parts.append(f'<form method="post"><button type="submit">{_safe(link.choice.capitalize())}</button></form>')
     return _page(f"{link.choice.capitalize()} this?", "\n".join(parts), 200)
+
+
+def _consequences(details: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What follows: when nobody answers, and of the answer. A link decides once, so that nothing is remembered."""
+    rules = rules_in_words(details.get("rules"))
+    return (
+        ("When nobody answers", str(details.get("unanswered", ""))),
+        ("Remembered", f"nothing; with `loom decide --remember` it would be: {rules}" if rules else ""),
+    )
 
 
 def done(link: Link, answer: Mapping[str, str], status: int) -> HTMLResponse:

@@ -7,6 +7,7 @@ from loom_client.render.text import clock, duration, moment_of, one_line, place,
 from loom_dsl.approval import CHOICES
 from loom_dsl.events import Event
 from loom_dsl.lookalike import revealed
+from loom_dsl.remembered import in_words
 
 MOST_PREVIEW_LINES = 12
 Line = tuple[str, str]
@@ -72,6 +73,31 @@ def request_lines(
         facts.append(f"by their role may decide: {one_line(', '.join(map(str, able)), 200) or 'nobody'}")
     if facts:
         yield f"  {'; '.join(facts)}", "dim"
+    yield from _consequences(request)
+
+
+def _consequences(request: Mapping[str, Any]) -> Iterator[Line]:
+    """Say what follows: when nobody answers, and when the answer is to be remembered."""
+    if request.get("unanswered"):
+        yield f"  {one_line(str(request['unanswered']), 300)}", "dim"
+    if rules := rules_in_words(request.get("rules")):
+        yield f"  to remember it would cover: {rules}", "dim"
+
+
+def rules_in_words(rules: object) -> str:
+    """Say what is remembered of a request; empty: nothing can be. That of a graph of a user's may hold anything."""
+    try:
+        said = in_words(map(str, rules)) if isinstance(rules, list | tuple) else ""
+    except ValueError:
+        return ""
+    return revealed(one_line(said, 400))
+
+
+def remembered_line(remember: object, rules: object) -> str:
+    """Say what was remembered with a decision, and for how long; empty: nothing."""
+    how_long = {"job": "for this job", "rule": "for later jobs too"}.get(str(remember), "")
+    said = rules_in_words(rules)
+    return f"remembered {how_long}: {said}" if how_long and said else ""
 
 
 def _who(policy: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +143,8 @@ def decided_line(event: Event) -> Line:
     text, style = _OUTCOMES.get(choice, (one_line(choice, 40), "yellow"))
     by = f" by {one_line(str(data['by']), 80)}{signed_with(data)}" if data.get("by") else ""
     message = f": {one_line(str(data['message']), 300)}" if data.get("message") and choice != "expired" else ""
-    return f"  {text}{by}{message}", style
+    kept = remembered_line(data.get("remember"), data.get("rules"))
+    return f"  {text}{by}{message}{f'; {kept}' if kept else ''}", style
 
 
 def signed_with(decided: Mapping[str, Any]) -> str:

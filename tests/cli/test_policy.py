@@ -95,7 +95,36 @@ def test_a_decision_is_told_in_words(place: Path, capsys: pytest.CaptureFixture[
     assert run(["policy", "explain", "agent.yaml", "write_file(reports/a)"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("ask: write_file must be approved: the rule 'write_file' of the project's")
-    assert told[1:] == ["rule   write_file", f"layer  project ({place.resolve()}/.loom/policy.yaml:4)"]
+    assert told[1:] == [
+        "rule   write_file",
+        f"layer  project ({place.resolve()}/.loom/policy.yaml:4)",
+        "then   it waits until somebody answers",
+        "keeps  write_file(reports/a)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "then", "keeps"),
+    [
+        ("execute_bash(curl x)", "refused (the agent's `on_expiry: allow` does not count: the deployment's", "curl x)"),
+        ("execute_bash(ls)", "if nobody answers within 5m, it runs", "execute_bash(ls)"),
+        ("execute_bash(ls > x)", "it runs", "nothing: it cannot be remembered"),
+        ("network_request(POST domain:other.org)", "it runs", "network_request(POST domain:other.org)"),
+        ("network_request(https://other.org/x)", "it runs", "network_request(GET domain:other.org) (HEAD too)"),
+    ],
+)
+def test_what_happens_when_nobody_answers_is_told_and_what_would_be_remembered(
+    place: Path, capsys: pytest.CaptureFixture[str], call: str, then: str, keeps: str
+) -> None:
+    (place / "hasty.yaml").write_text(AGENT + "approvals: {expires: 5m, on_expiry: allow}\n")
+    asked = ["policy", "explain", "hasty.yaml", call, "--policy", "policy.yaml"]
+    assert run(asked) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[3].startswith("then   if nobody answers within 5m, ")
+    assert then in told[3]
+    assert keeps in told[4]
+    assert run([*asked, "--json"]) == 0
+    assert then in json.loads(capsys.readouterr().out)["unanswered"]
 
 
 def test_a_table_of_cases_is_decided(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,9 @@ class Agent:
         rule = f"{wanted['name']}(*)"
         asks = "ask" in wanted["name"] and not command.arguments["approved"]
         if asks and rule not in command.arguments["remembered"]:
-            return {"decision": "ask", "request": {"tool": wanted["name"], "call_id": wanted["id"], "rules": [rule]}}
+            policy = {"expires": None, "on_expiry": "deny", **self.sim.machine.plan.agent_names["approvals"]}
+            request = {"tool": wanted["name"], "call_id": wanted["id"], "rules": [rule]}
+            return {"decision": "ask", "request": request, "policy": policy}
         return {"decision": "allow"}
 
     def _execute(self, command: RunActivity) -> Any:

@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.approved import check_approved, mark_of
 from activities.registration import activities_of
 from activities.registry import ToolRegistry
-from activities.runtime import Call, JobFacts, Runtime
+from activities.runtime import Call, Runtime
 from activities.untrusted import mark_untrusted
 from loom_client.fake_model import FakeModel, running
 from loom_dsl.agent import Agent
@@ -270,7 +270,9 @@ async def test_arguments_of_a_node_are_validated_and_kept_without_secrets(desk: 
     assert json.loads(text) == {"text": "my ${secret:DB}"}
 
 
-async def decided(desk: Desk, arguments: dict[str, Any], status: str, *, call: str = "a#1", turn: int = 0) -> None:
+async def decided(
+    desk: Desk, arguments: dict[str, Any], status: str, *, call: str = "a#1", turn: int = 0, **policy: Any
+) -> None:
     """Write down that somebody was asked about a call, and what they said; nothing: they are still to answer."""
     row = ApprovalRow(
         id=f"{status} {call} {turn} {arguments}",
@@ -281,6 +283,7 @@ async def decided(desk: Desk, arguments: dict[str, Any], status: str, *, call: s
         call_id=call,
         turn=turn,
         arguments_digest=digest(canonical_json(arguments)),
+        policy=policy,
     )
 
     def write(tx: Transaction) -> None:
@@ -329,13 +332,23 @@ async def test_a_call_that_needs_signatures_runs_only_when_a_worker_has_verified
     store: Store, tmp_path: Path, held: list[tuple[str, str, str]], runs: bool
 ) -> None:
     desk = desk_with(store, tmp_path, plan_of(ASKS + "approvals: {signed: low, quorum: 2}\n"))
-    await decided(desk, {"lines": 1}, "approved")
+    await decided(desk, {"lines": 1}, "approved", quorum=2)
     for name, choice, by in held:
         mark = mark_of(Decision(approval_id=name, choice=choice, by=by))
         await store.write(lambda tx, mark=mark: tx.mark("job", "signed", mark))  # type: ignore[misc]
     outcome = await desk.stage("execute", WANTS_NUMBER, {"lines": 1}, arguments=None, remembered=[], approved=True)
     assert outcome["ok"] is runs
     assert runs or "no worker has verified" in outcome["message"]
+
+
+@pytest.mark.parametrize("status", ["approved", "edited"])
+async def test_an_approval_of_fewer_people_than_a_call_needs_does_not_let_it_run(
+    store: Store, tmp_path: Path, status: str
+) -> None:
+    desk = desk_with(store, tmp_path, plan_of(ASKS + "approvals: {quorum: 2}\n"))
+    await decided(desk, {"lines": 1}, status, quorum=1)
+    outcome = await desk.stage("execute", WANTS_NUMBER, {"lines": 1}, arguments=None, remembered=[], approved=True)
+    assert "needs more than the approval that it has" in outcome["message"]
 
 
 async def test_silence_lets_a_call_run_only_where_the_document_says_so(store: Store, tmp_path: Path) -> None:
@@ -352,9 +365,9 @@ async def test_an_approval_of_another_call_is_none(store: Store, tmp_path: Path,
     if other is not None:
         await decided(desk, {"lines": 1}, **{"status": "approved", **other})
     call = Call("job", 0, "a#1", "", {"call": {"id": "a#1", "name": WANTS_NUMBER, "arguments": {"lines": 1}}}, [])
-    facts = JobFacts(plan, Agent.model_construct(approvals=Approvals()), tmp_path, "s-job")
+    name = digest(canonical_json({"lines": 1}))
     with pytest.raises(StoreError, match="is not written down"):
-        await check_approved(desk.runtime, call, facts, {"lines": 1}, patience=0.1)
+        await check_approved(desk.runtime, call, Approvals(), name, patience=0.1)
 
 
 async def test_a_decision_that_is_being_written_down_is_waited_for(store: Store, tmp_path: Path) -> None:
@@ -588,7 +601,6 @@ async def test_what_a_job_or_one_below_it_has_read_is_noted_before_a_childs_task
         write_below(tx, "job.b", "job")
         write_below(tx, "another", "job.b")
         mark_untrusted(tx, who, "mcp__web__get")
-        mark_untrusted(tx, who, "read_file")
         tx.mark("job", "words", tx.put_blob(b"Write out.md."))
 
     await parent.store.write(work)

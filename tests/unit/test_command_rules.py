@@ -12,6 +12,7 @@ from activities.shell_parser import read_command
 from loom_dsl.command_rules import CommandPattern, literal_pattern
 from loom_dsl.permission_lists import Permissions
 from loom_dsl.permissions import Verdict, decide, traits_of
+from loom_dsl.remembered import Remembered
 from loom_dsl.tools import tool
 from tests.support.command_lines import HIDDEN_RM, NOT_PLAIN
 
@@ -264,7 +265,7 @@ def test_a_remembered_command_covers_itself_alone() -> None:
     line = "git log -n 'a b'"
     pattern = literal_pattern(("git", "log", "-n", "a b"))
     assert pattern == "git log -n 'a b'"
-    remembered = [f"execute_bash({pattern})"]
+    remembered = [Remembered(rule=f"execute_bash({pattern})")]
     assert verdict({}, line, remembered=remembered).layer == "remembered"
     assert verdict({}, f"{line} x", remembered=remembered).decision == "ask"
     assert verdict({"deny": ["execute_bash(git log)"]}, line, remembered=remembered).decision == "deny"

@@ -134,7 +134,7 @@ def test_the_shipped_graphs_are_drawn_whole(name: str) -> None:
         ("authorize", "format", "else", False),
         ("execute", "format", "", False),
         ("execute", "format", "on any", True),
-        ("ask", "expired", "after agent.approvals.expires", True),
+        ("ask", "expired", "after nodes.authorize.policy.expires", True),
     ],
 )
 def test_an_edge_says_why_it_is_taken(edge: tuple[str, str, str, bool]) -> None:

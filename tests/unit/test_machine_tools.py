@@ -25,7 +25,8 @@ def started(policy: str = "deny", expires: float | None = None, rules: Any = ("s
     def authorize(command: RunActivity) -> Any:
         if command.arguments["approved"] or set(rules) & set(command.arguments["remembered"]):
             return {"decision": "allow"}
-        return {"decision": "ask", "request": {"tool": "send", "rules": list(rules), "at": command.at}}
+        request = {"tool": "send", "rules": list(rules), "at": command.at}
+        return {"decision": "ask", "request": request, "policy": {"expires": expires, "on_expiry": policy}}
 
     def formatted(command: RunActivity) -> Any:
         outcome = command.arguments["outcome"]
@@ -38,11 +39,7 @@ def started(policy: str = "deny", expires: float | None = None, rules: Any = ("s
         }
 
     handlers = {
-        "loom.tool.prepare": lambda c: {
-            "quick": False,
-            "timeout": 5,
-            "policy": {"expires": expires, "on_expiry": policy},
-        },
+        "loom.tool.prepare": lambda c: {"quick": False, "timeout": 5},
         "loom.tool.discover": lambda c: {"ok": True},
         "loom.tool.validate": lambda c: {"ok": True, "arguments": None},
         "loom.tool.authorize": authorize,

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from loom_dsl.permission_lists import Permissions
 from loom_dsl.permission_rules import parse_rule, rule_for
 from loom_dsl.permissions import ToolTraits, Verdict, decide, explain, traits_of
+from loom_dsl.remembered import Remembered
 from loom_dsl.tools import Risk, tool
 
 KNOWN = {"read_file": True, "glob": True, "grep": True, "calculator": True, "write_file": False, "edit_file": False}
@@ -102,7 +103,7 @@ def test_a_call_without_paths_is_decided(
 
 
 def test_a_remembered_approval_answers_an_ask_but_not_a_deny() -> None:
-    remembered = ["write_file(reports/x.md)"]
+    remembered = [Remembered(rule="write_file(reports/x.md)")]
     policy = {"ask": ["write_file"]}
     assert verdict(policy, "write_file", "reports/x.md", remembered=remembered).layer == "remembered"
     assert verdict(policy, "write_file", "reports/y.md", remembered=remembered).decision == "ask"
@@ -185,7 +186,7 @@ def test_deny_always_wins_and_nothing_outside_is_ever_allowed(
     policy: Permissions, name: str, path: str, remembered: list[str]
 ) -> None:
     call = traits(name) if name in WITHOUT_PATHS else traits(name, path)
-    found = decide(policy, call, {}, remembered)
+    found = decide(policy, call, {}, [Remembered(rule=rule) for rule in remembered])
     denied_alone = decide(Permissions(deny=policy.deny, default="allow"), call, {}).decision == "deny"
     if denied_alone:
         assert found.decision == "deny"
@@ -204,16 +205,33 @@ def test_one_more_deny_rule_never_allows_more(policy: Permissions, name: str, pa
 @given(st.lists(st.text(alphabet="ab*?[]{},!=. ", min_size=1, max_size=5), min_size=1, max_size=3))
 def test_a_rule_written_for_a_call_allows_that_call_and_no_neighbour(parts: list[str]) -> None:
     path = str(Path(*parts))
-    rules = rule_for("write_file", (path,))
-    policy = Permissions(ask=["*"])
-    inside = verdict(policy.model_dump(), "write_file", path, remembered=rules)
-    neighbour = verdict(policy.model_dump(), "write_file", path + "z", remembered=rules)
+    rules = rule_for(traits("write_file", path).call({}))
+    policy, remembered = Permissions(ask=["*"]), [Remembered(rule=rule) for rule in rules]
+    inside = verdict(policy.model_dump(), "write_file", path, remembered=remembered)
+    neighbour = verdict(policy.model_dump(), "write_file", path + "z", remembered=remembered)
     assert neighbour.decision == "ask" or ".." in path
     assert inside.decision == ("allow" if rules else "deny")
 
 
-def test_a_rule_for_a_tool_without_paths_names_the_tool() -> None:
-    assert rule_for("lookup", None) == ["lookup"]
+def test_a_rule_for_a_call_without_paths_names_its_very_arguments() -> None:
+    call = traits("lookup").call({"word": "loom"})
+    (rule,) = rule_for(call)
+    assert rule == f"lookup(sha256:{call.digest})"
+    assert parse_rule(rule).surely_fits(call)
+    other = traits("lookup").call({"word": "gold"})
+    assert not parse_rule(rule).surely_fits(other)
+    assert not parse_rule(rule).may_fit(other)
+    masked = traits("lookup", digest=call.digest).call({"word": "as the store has it"})
+    assert parse_rule(rule).surely_fits(masked)
+
+
+@pytest.mark.parametrize("path", ["a=b", "sha256:" + "0" * 64, "domain:a.org", "GET domain:a.org"])
+def test_a_path_that_would_say_something_else_is_still_a_path(path: str) -> None:
+    (text,) = rule_for(traits("write_file", path).call({}))
+    rule = parse_rule(text)
+    assert (rule.argument, rule.arguments, rule.domain) == (None, "", None)
+    assert rule.surely_fits(traits("write_file", path).call({}))
+    assert not rule.surely_fits(traits("write_file", path + "z").call({}))
 
 
 def test_the_risk_is_part_of_the_reason() -> None:

@@ -12,9 +12,11 @@ from loom_dsl.errors import ConfigurationError, MissingTools, PermissionDenied
 from loom_dsl.narrow import narrowed, widenings
 from loom_dsl.permission_function import PermissionRequest, answer_of
 from loom_dsl.permission_lists import Permissions
+from loom_dsl.permission_rules import Call as JudgedCall
 from loom_dsl.permission_rules import parse_rule, rule_for
 from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide
 from loom_dsl.policy import read_policy
+from loom_dsl.remembered import Remembered
 from loom_dsl.tools import Risk
 from loom_store.store import Store
 
@@ -108,10 +110,8 @@ def test_accept_edits_is_about_edits_inside_the_working_directory(traits: ToolTr
 
 
 @pytest.mark.parametrize("layer", ["deployment", "project", "agent"])
-def test_what_was_remembered_answers_an_ask_of_any_layer_and_no_deny(layer: str) -> None:
-    asked: dict[str, Any] = {"deployment": {}, "project": {}, "agent": {}, layer: {"ask": ["*"]}}
-    remembered = ["write_file(r/a)"]
-    assert decided(asked.pop("agent"), remembered=remembered, **asked)[1] == "remembered"
+def test_what_was_remembered_answers_no_deny(layer: str) -> None:
+    remembered = [Remembered(rule="write_file(r/a)", asked_by=frozenset({"deployment", "project", "agent"}))]
     denied: dict[str, Any] = {"deployment": {}, "project": {}, "agent": {}, layer: {"deny": ["*"]}}
     assert decided(denied.pop("agent"), remembered=remembered, **denied)[0] == "deny"
     if layer != "agent":
@@ -220,10 +220,35 @@ def test_a_rule_about_mcp_tools() -> None:
     assert decided({"allow": ["mcp__gitlab__*", "mcp__git"]}, traits=tool)[0] == "ask"
 
 
-def test_what_is_remembered_of_a_call_is_no_wider_than_the_call() -> None:
-    assert rule_for("network_request", None, None, ("a.org",)) == ["network_request(domain:a.org)"]
-    assert rule_for("network_request", None, None, (None,)) == []
-    assert parse_rule("network_request(domain:a.org)").domain is not None
+def request(method: str, host: str | None = "a.org") -> JudgedCall:
+    traits = ToolTraits(name="network_request", read_only=False, builtin=True, hosts=(host,), method=method)
+    return traits.call({"url": f"https://{host}/", "method": method})
+
+
+@pytest.mark.parametrize(
+    ("asked", "covered", "not_covered"),
+    [
+        ("GET", ["GET", "HEAD"], ["OPTIONS", "POST", "PUT", "PATCH", "DELETE", ""]),
+        ("HEAD", ["HEAD"], ["GET", "POST", ""]),
+        ("POST", ["POST"], ["GET", "HEAD", "PUT", "DELETE", ""]),
+    ],
+)
+def test_what_is_remembered_of_a_request_is_its_method_and_its_host(
+    asked: str, covered: list[str], not_covered: list[str]
+) -> None:
+    (text,) = rule_for(request(asked))
+    assert text == f"network_request({asked} domain:a.org)"
+    rule = parse_rule(text)
+    assert [m for m in covered + not_covered if rule.surely_fits(request(m))] == covered
+    assert not rule.surely_fits(request(asked, "b.org"))
+    assert rule.may_fit(request("")), "as a rule that denies it holds where the method is not known"
+    assert not rule.may_fit(request("PATCH"))
+
+
+def test_a_request_that_cannot_be_read_is_not_remembered() -> None:
+    assert rule_for(request("GET", None)) == []
+    with pytest.raises(ValueError, match="not a method"):
+        parse_rule("network_request(FETCH domain:a.org)")
 
 
 POLICY = "loom: 1\nkind: policy\npermissions: {deny: [delete_file]}\n"

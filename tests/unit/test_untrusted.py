@@ -8,6 +8,7 @@ import pytest
 from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
 from loom_dsl.permission_lists import Permissions
 from loom_dsl.permissions import ToolTraits, decide
+from loom_dsl.remembered import Remembered
 from loom_dsl.roles import Role, Roles
 from loom_dsl.template import literal_texts
 from loom_dsl.untrusted import hear, injected_note, speaks, task_note, unnamed, words_in, words_of_user
@@ -92,14 +93,15 @@ def test_what_the_users_own_words_do_not_name_is_found(
         ({"allow": ["*"], "mode": "dont_ask"}, [], "deny", "untrusted"),
         ({"mode": "accept_edits"}, [], "ask", "untrusted"),
         ({"deny": ["*"]}, [], "deny", "agent"),
-        ({}, ["write_file(a)"], "allow", "remembered"),
+        ({}, ["write_file(a)"], "ask", "untrusted"),
         ({"enabled": False}, [], "allow", "switched off"),
     ],
 )
 def test_such_a_call_asks_whatever_the_rules_allow(
     policy: dict[str, Any], remembered: list[str], decision: str, layer: str
 ) -> None:
-    found = decide(Permissions.model_validate(policy), write("a"), {}, remembered, untrusted="it was not named")
+    kept = [Remembered(rule=rule) for rule in remembered]
+    found = decide(Permissions.model_validate(policy), write("a"), {}, kept, untrusted="it was not named")
     assert (found.decision, found.layer) == (decision, layer)
 
 
