@@ -61,7 +61,7 @@ class Execute:
         self._runtime, self._calls = runtime, calls
         self._running: dict[tuple[Run, str], Running] = {}
         self._hooks = Hooks(runtime, calls)
-        self._unheard: set[asyncio.Task[None]] = set()
+        self._unheard: set[asyncio.Task[Any]] = set()
         self._told = itertools.count()
 
     @activity.defn(name="loom.tool.execute")
@@ -258,7 +258,11 @@ class Execute:
             await self._runtime.keep(lambda tx: tx.settle_effect(run.key, "failed", note=note))
 
     async def _kept(self, run: Attempt, output: str, note: str | None = None) -> str:
-        name = await self._runtime.keep(lambda tx: self._settle(tx, run, output, note))
+        # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
+        keeping = asyncio.create_task(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
+        self._unheard.add(keeping)
+        keeping.add_done_callback(self._unheard.discard)
+        name = await asyncio.shield(keeping)
         self._drop(run.place)
         return name
 
