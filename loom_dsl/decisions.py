@@ -35,14 +35,7 @@ from loom_dsl.machine_arrivals import (
 from loom_dsl.machine_ends import EXPIRED, close_approval, drop_all
 from loom_dsl.machine_refusals import DECISION as DECISION
 from loom_dsl.machine_refusals import refuse as refuse
-from loom_dsl.machine_signed import (
-    MOST_VERIFIED,
-    UNVERIFIABLE,
-    note_counted,
-    proof_of,
-    verify,
-    was_counted,
-)
+from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
 from loom_dsl.machine_signed import PLACE as VERIFICATIONS
 from loom_dsl.machine_state import READY, WAITING, Token
 from loom_dsl.machine_waits import time_is_over
