@@ -7,7 +7,10 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from loom_dsl.command_tables import SHELLS, base_name, is_language, is_wrapper, risky_words
+from activities.shell_words import known_word, shapes_of, text_of, words_of
+from loom_dsl.command_doubt import hidden_in_assignment, is_unknown, may_run_its_words, takes_code, what_hides
+from loom_dsl.command_tables import SHELLS, base_name, is_language, risky_words
+from loom_dsl.paths import normal_path
 from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN, NotPlain, ShellReading, Words, plain_parts
 
 MOST_COMMANDS = 1_000
@@ -23,10 +26,8 @@ _PLAIN_NODES = frozenset(
     {"program", "list", "pipeline", "command", "command_name", "word", "string", "string_content", "raw_string"}
     | {"concatenation", "number"}
 )
-_BARE_SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[*?\[{}]|^~")
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,-]*")
 _IN_BACKTICKS = re.compile(r"(?:[^`\\]|\\.)*+", re.DOTALL)
-_ESCAPED_IN_STRING = re.compile(r'\\([$`"\\\n])')
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +44,9 @@ def read_command(line: str) -> ShellReading:
             plain, doubt = None, "it can be read in more than one way"
     except NotPlain as error:
         doubt = str(error)
-    return ShellReading(plain, doubt, tuple(dict.fromkeys(_Reader().read(line))))
+    reader = _Reader()
+    commands = tuple(dict.fromkeys(reader.read(line)))
+    return ShellReading(plain, doubt, commands, tuple(dict.fromkeys(reader.touched)), reader.hides)
 
 
 def _parse(line: str) -> tuple[bytes, Node]:
@@ -57,7 +60,7 @@ def _parts_by_parser(line: str) -> tuple[tuple[str | None, ...], ...] | None:
     nodes = list(_walk(root))
     if root.has_error or any(node.is_named and node.type not in _PLAIN_NODES for node in nodes):
         return None
-    return tuple(_words(source, node) for node in nodes if node.type == "command")
+    return tuple(words_of(source, node) for node in nodes if node.type == "command")
 
 
 def _walk(node: Node) -> Iterator[Node]:
@@ -79,13 +82,27 @@ class _Reader:
         self._found: list[Words] = []
         self._loose: list[Words] = []
         self._left = MOST_WORK
+        self._written: set[str] = set()
+        self.touched: list[str] = []
+        self.hides = ""
 
     def read(self, line: str) -> list[Words]:
         try:
             self._line(line, 0)
         except _NotKnown:
             self._found.append(UNKNOWN)
+        self._doubt(next((f"it writes {name} and runs it" for name in self._written if self._runs(name)), ""))
         return [*self._found, *self._loose]
+
+    def _doubt(self, reason: str) -> None:
+        self.hides = self.hides or reason
+
+    def _runs(self, name: str) -> bool:
+        """Whether a file that the line writes is a command of it, or given to one that may run it."""
+        return any(
+            any(word is not None and normal_path(word) == name for word in words[: None if _may_run(words) else 1])
+            for words in self._found
+        )
 
     def _spend(self, work: int) -> None:
         self._left -= work
@@ -117,44 +134,57 @@ class _Reader:
             self._node(source, node, depth)
 
     def _node(self, source: bytes, node: Node, depth: int) -> None:
+        self.touched.extend(shapes_of(source, node))
         if node.type == "command":
-            self._command(_words(source, node), depth)
+            self._command(words_of(source, node), depth)
+        elif node.type == "file_redirect":
+            self._redirected(source, node)
         elif node.type in ("declaration_command", "unset_command"):
-            self._command(tuple(_known(source, child) for child in node.children), depth)
+            self._command(tuple(known_word(source, child) for child in node.children), depth)
         elif node.type == "variable_assignment":
             self._assignment(source, node, depth)
         elif node.type == "heredoc_body":
             self._unseen(source, node, depth)
         elif node.type == "test_command":
             self._strings(source, node, depth)
-        elif node.type == "expansion" and _text(source, node).rstrip("}").endswith("@P"):
+        elif node.type == "expansion" and text_of(source, node).rstrip("}").endswith("@P"):
             raise _NotKnown  # what a variable holds is expanded once more
         if node.type == "redirected_statement" or node.children_by_field_name("redirect"):
             self._fed(source, node)
 
     def _assignment(self, source: bytes, node: Node, depth: int) -> None:
         """A value may be run: by name (PAGER), or when it is expanded once more (PS4, arithmetic)."""
-        text, value = _text(source, node), node.child_by_field_name("value")
+        text, value = text_of(source, node), node.child_by_field_name("value")
         if text.startswith(_CHANGES_COMMANDS):
             raise _NotKnown
-        known = None if value is None else _known(source, value)
+        known = None if value is None else known_word(source, value)
+        if node.parent is not None and node.parent.type == "command":
+            self._doubt(hidden_in_assignment(f"{text.partition('=')[0]}={known or text}"))
         if known and (_RUN_BY_NAME.search(text.partition("=")[0]) or not _SIMPLE.fullmatch(known)):
             for part in dict.fromkeys((known, *_INSIDE.findall(known))):
                 self._line(part.lstrip("|! "), depth + 1)
 
+    def _redirected(self, source: bytes, node: Node) -> None:
+        target = node.child_by_field_name("destination")
+        known = known_word(source, target) if target is not None and ">" in text_of(source, node) else None
+        if known and (place := normal_path(known)) is not None:
+            self._written.add(place)
+
     def _fed(self, source: bytes, node: Node) -> None:
         """What a command that runs others, or a language, is given to read."""
         self._spend(node.end_byte - node.start_byte)
-        commands = [_words(source, inner) for inner in _walk(node) if inner.type == "command"]
-        if not any(is_wrapper(words) or is_language(words) or None in words[:1] for words in commands):
+        commands = [words_of(source, inner) for inner in _walk(node) if inner.type == "command"]
+        if not any(_may_run(words) or None in words[:1] for words in commands):
             return
         for inner in _walk(node):
             if inner.type in ("heredoc_body", "herestring_redirect"):
-                self._loosely(_text(source, inner))
+                self._loosely(text_of(source, inner))
+                code = next((words[0] for words in commands if takes_code(words) or risky_words(words)), None)
+                self._doubt(f"{code} is given code" if code else "")
 
     def _unseen(self, source: bytes, node: Node, depth: int) -> None:
         """Substitutions in a here-document that the parser has not seen, as after a tab."""
-        text = _text(source, node)
+        text = text_of(source, node)
         places = [found.start() for found in re.finditer(r"\$\(", text)]
         if len(places) > sum(inner.type in ("command_substitution", "arithmetic_expansion") for inner in _walk(node)):
             for place in places[:MOST_DEPTH]:
@@ -166,7 +196,7 @@ class _Reader:
         """`-v` and comparisons of numbers expand what a string holds."""
         self._spend(node.end_byte - node.start_byte)
         for inner in _walk(node):
-            if inner.type == "raw_string" and ("$(" in (text := _text(source, inner)) or "`" in text):
+            if inner.type == "raw_string" and ("$(" in (text := text_of(source, inner)) or "`" in text):
                 for part in _INSIDE.findall(text):
                     self._line(part, depth + 1)
 
@@ -185,8 +215,16 @@ class _Reader:
         self._found.append(words)
         if not words:
             raise _NotKnown
-        if not is_wrapper(words) and not risky_words(words):
-            return
+        self._doubt(what_hides(words))
+        if words[0] and base_name(words[0]).startswith("git-"):
+            self._command(("git", base_name(words[0])[4:], *words[1:]), depth)
+        if is_unknown(words):
+            self._perhaps(words)
+        elif may_run_its_words(words):
+            self._through(words, depth)
+
+    def _through(self, words: Words, depth: int) -> None:
+        """Every rest of the words may be a command, and every word a line or code."""
         for start in range(len(words)):
             behind = words[start:]
             self._spend(len(behind))
@@ -195,10 +233,26 @@ class _Reader:
             if _reads_commands(behind):
                 raise _NotKnown
         for word in words[1:]:
-            if word and not _SIMPLE.fullmatch(word):
-                self._loosely(word)
+            self._inside(word or "")
             for text in _texts(word or ""):
                 self._line(text, depth + 1)
+
+    def _perhaps(self, words: Words) -> None:
+        """Nobody knows what a program does with its words: each may be a command, or hold one."""
+        for start in range(1, len(words)):
+            self._spend(len(words) - start)
+            if words[start] is not None:
+                self._found.append(words[start:])
+        for word in words[1:]:
+            self._inside(word or "")
+
+    def _inside(self, word: str) -> None:
+        if not _NAME.fullmatch(word):
+            self._loosely(re.sub(r"[=,:@]", " ", word))
+
+
+def _may_run(words: Words) -> bool:
+    return may_run_its_words(words) or is_language(words)
 
 
 _RUN_BY_NAME = re.compile(
@@ -207,6 +261,7 @@ _RUN_BY_NAME = re.compile(
 )
 """Variables whose values programs run: `GIT_PAGER`, `BASH_CMDS[x]`, `GIT_CONFIG_VALUE_0`."""
 _INSIDE = re.compile(r"\$\((?!\()[^()]*\)|`[^`]*`")
+_NAME = re.compile(r"[A-Za-z0-9_./+~-]*")
 _TOKEN = re.compile(r"[A-Za-z0-9_./~+=-]+")
 _CHANGES_COMMANDS = ("PATH=", "BASH_ENV=", "ENV=", "LD_PRELOAD=", "PROMPT_COMMAND=", "IFS=")
 
@@ -235,43 +290,3 @@ def _texts(word: str) -> Iterator[str]:
     for text in dict.fromkeys(candidates):
         if text and (text != word or not _SIMPLE.fullmatch(text)):
             yield text
-
-
-def _words(source: bytes, command: Node) -> Words:
-    name = command.child_by_field_name("name")
-    first = [_known(source, name)] if name is not None else []
-    return (*first, *(_known(source, node) for node in command.children_by_field_name("argument")))
-
-
-def _text(source: bytes, node: Node) -> str:
-    return source[node.start_byte : node.end_byte].decode()
-
-
-def _known(source: bytes, node: Node) -> str | None:
-    """Give what a word is when the command runs; None when only running it tells."""
-    text = _text(source, node)
-    if node.type in ("command_name", "concatenation"):
-        if "{" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
-            return None
-        dollar = any(_text(source, child).endswith("$") for child in node.children[:-1])  # of `$"m"`, left behind
-        pieces = [_known(source, child) for child in node.children]
-        return None if dollar or None in pieces else "".join(piece for piece in pieces if piece is not None)
-    if node.type == "raw_string":
-        return text[1:-1]
-    if node.type == "string":
-        if any(child.is_named and child.type != "string_content" for child in node.children):
-            return None
-        return _ESCAPED_IN_STRING.sub(lambda found: found[1].replace("\n", ""), text[1:-1])
-    if node.type in ("word", "number", "variable_name", "variable_assignment") or not node.is_named:
-        if _BARE_SPECIAL.search(text) or (node.is_named and node.named_child_count and node.type != "word"):
-            return _assigned(source, node) if node.type == "variable_assignment" else None
-        return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
-    return None
-
-
-def _assigned(source: bytes, node: Node) -> str | None:
-    """Give `NAME=value` of a declaration, when the value is known."""
-    value = node.child_by_field_name("value")
-    known = "" if value is None else _known(source, value)
-    name = node.child_by_field_name("name")
-    return None if known is None or name is None else f"{_text(source, name)}={known}"

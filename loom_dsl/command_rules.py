@@ -5,6 +5,7 @@ import shlex
 from functools import lru_cache
 from itertools import pairwise
 
+from loom_dsl.command_doubt import unlike_its_name
 from loom_dsl.command_tables import base_name, is_wrapper, risky_words
 from loom_dsl.shell import ShellReading, Words
 
@@ -32,15 +33,15 @@ class CommandPattern:
     def covers(self, words: Words) -> bool:
         """Say whether a literal command is surely one that the pattern means.
 
-        A dangerous option must be written in the pattern, and a command that runs other commands fits only a pattern
-        without `*`.
+        What makes a command dangerous, or seems to by its form, must be written in the pattern, and a command that
+        runs other commands fits only a pattern without `*`.
         """
         literal = [word for word in words if word is not None]
         if len(literal) < len(words) or not _sequence(self.words, literal):
             return False
         if is_wrapper(words) and any("*" in word for word in self.words):
             return False
-        return set(risky_words(words)) <= set(self.words)
+        return {*risky_words(words), *unlike_its_name(words)} <= set(self.words)
 
     def may_fit(self, words: Words) -> bool:
         """Say whether a command could be one that the pattern means, with more words and in other spellings too."""

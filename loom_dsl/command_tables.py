@@ -8,17 +8,17 @@ from loom_dsl.shell import Words
 
 SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"])
 _WRAPPERS = """
-. [ aa-exec abduco alias annotate-output at batch bind builtin bunx busybox bwrap capsh catchsegv cd cgexec
-choom chronic chroot chrt command compgen complete compopt coproc cpulimit crontab daemonize dbus-run-session
-declare dialog doas dotenv dtach dumb-init ed emacs enable entr env eval ex exec expect export fakeroot faketime
-fc firejail flock ftp function gdb getopts gnome-terminal gosu hash history hyperfine i386 ifne info ionice jobs
-konsole ld-linux-x86-64.so.2 ld-linux.so ld.so less let linux32 linux64 local ltrace mail man mapfile memusage
-more most mpirun mutt nano nc ncat netcat newgrp nice nix-shell nohup npx nsenter numactl nvim parallel perf
-pipx pkexec pnpx popd prlimit proot proxychains pushd read readarray readonly reptyr retry rlwrap rsh run-parts
-runcon runuser scp screen script sem set setarch setpriv setsid sftp sg shopt socat source ssh sshpass
-start-stop-daemon stdbuf strace su su-exec sudo systemd-inhibit systemd-nspawn systemd-run taskset telnet test
-time timeout tini tmux torsocks toybox trap tsp typeset uclampset unalias unbuffer unset unshare uvx valgrind vi
-view vim vipe wait watch whiptail x86_64 xargs xterm xvfb-run
+. [ aa-exec abduco alias annotate-output at batch bind builtin bunx busybox bwrap capsh catchsegv cd cgexec choom
+chronic chroot chrt command compgen complete compopt coproc cpulimit crontab daemonize dbus-run-session declare
+dialog doas dotenv dtach dumb-init ed emacs enable entr env eval ex exec expect export fakeroot faketime fc firejail
+flock ftp function gdb getopts gnome-terminal gosu hash history hyperfine i386 ifne info ionice jobs konsole logsave
+ld-linux-x86-64.so.2 ld-linux.so ld.so less let linux32 linux64 local ltrace mail man mapfile memusage more most
+mpirun mutt nano nc ncat netcat newgrp nice nix-shell nohup npx nsenter numactl nvim parallel perf pipx pkexec pnpx
+popd prlimit proot proxychains pushd read readarray readonly reptyr retry rlwrap rsh run-parts runcon runuser rview
+rvim scp screen script sem set setarch setpriv setsid sftp sg shopt socat source ssh ssh-agent sshpass start-stop-
+daemon stdbuf strace su su-exec sudo systemd-inhibit systemd-nspawn systemd-run taskset telnet test time timeout
+tini tmux torsocks toybox trap tsp typeset uclampset unalias unbuffer unset unshare uvx valgrind vi view vim vimdiff
+vipe wait watch whiptail x86_64 xargs xterm xvfb-run
 """
 WRAPPERS = SHELLS | frozenset(_WRAPPERS.split())
 """They run what their arguments say, or change what later commands mean. Only a rule without `*` covers one."""
@@ -69,7 +69,7 @@ _RISKY_TEXT = {
     "yarn": "=exec =dlx =node =create --cwd",
     "pnpm": "=exec =dlx =create -C --dir --shell-mode -c",
     "cargo": "--config --manifest-path -C -Z =install",
-    "go": "-exec -toolexec -vettool -ldflags -C -overlay -modfile --exec --toolexec --vettool --ldflags "
+    "go": "-o -exec -toolexec -vettool -ldflags -C -overlay -modfile --exec --toolexec --vettool --ldflags "
     "=generate =tool =run =env =install =get",
     "uv": "=run =tool =x",
     "poetry": "=run -C",
@@ -83,7 +83,6 @@ _RISKY_TEXT = {
     "pytest": "-c -p -o --rootdir --confcutdir --override-ini --config-file --pdbcls "
     "--basetemp --junitxml --junit-xml --log-file",
     "file": "-m -C --magic-file --compile",
-    "xxd": "-r",
     "split": "--filter",
     "install": "--strip-program",
     "diff": "--to-file --from-file",
@@ -91,6 +90,19 @@ _RISKY_TEXT = {
     "iconv": "-o --output",
     "sqlite3": "-cmd -init -A",
     "psql": "-c -f -o -L --command --file --output",
+    "shuf": "-o --output",
+    "zstd": "-o --output-dir-flat --output-dir-mirror",
+    "unzip": "-d -o",
+    "jq": "-f -L --from-file --rawfile --slurpfile",
+    "cmake": "-E -P -C -D -G",
+    "gcc": "-wrapper -B -o -specs -fplugin",
+    "pandoc": "-F -L -o -d -H -A -B --filter --lua-filter --pdf-engine --template --defaults",
+    "ssh-keygen": "-D -f -w -P",
+    "tcpdump": "-z -w -F",
+    "coverage": "=run --rcfile",
+    "ip": "=exec -b -batch",
+    "rake": "-e -f -r -R -I -p -E",
+    "lsof": "-D",
     "mysql": "-e --execute --pager --tee",
 }
 """By command: options as they are written, and after `=` whole words; an option's value and abbreviation count too."""
@@ -116,11 +128,15 @@ _RISKY = {name: tuple(text.split()) for name, text in _RISKY_TEXT.items()}
 _RISKY |= dict.fromkeys(_INTERPRETERS, tuple(_INLINE.split()))
 for _name, _like in (("podman", "docker"), ("gtar", "tar"), ("bsdtar", "tar"), ("pip3", "pip"), ("gmake", "make")):
     _RISKY[_name] = _RISKY[_like]
-_RISKY["fdfind"] = _RISKY["fd"]
+for _name, _like in (("fdfind", "fd"), ("gfind", "find"), ("bfs", "find"), ("cc", "gcc"), ("g++", "gcc")):
+    _RISKY[_name] = _RISKY[_like]
+_RISKY["deno"] += ("=eval", "=repl")
+_RISKY["bun"] += ("=x", "=exec", "=create")
 
 _SAFE_SED = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq]|s/[^/\n]*/[^/\n]*/[gpI0-9]*")
 _SED_OPTIONS = re.compile(r"-[nEruzs]+|--quiet|--silent|--regexp-extended|--posix|--unbuffered|--null-data")
 _AWK_DANGER = re.compile(r"system|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
+_SQLITE_DANGER = re.compile(r"(?:^|\n)\s*\.|load_extension|writefile|readfile|edit\s*\(|fts3_tokenizer", re.IGNORECASE)
 _ALIASES_OF_EXTERNAL = re.compile(r"^(?:ext|fd)::|^--?(?:upload|receive)-pack|alias\.|core\.|hooksPath", re.IGNORECASE)
 
 
@@ -139,6 +155,12 @@ def is_language(words: Words) -> bool:
     return bool(words) and words[0] is not None and _without_version(base_name(words[0])) in _INTERPRETERS
 
 
+def has_table(words: Words) -> bool:
+    """Say whether it is known which words of a command make it do more than its name says."""
+    name = base_name(words[0] or "") if words else ""
+    return name.lower() in _SPECIAL or _without_version(name) in _RISKY
+
+
 def risky_words(words: Words) -> list[str]:
     """List the words of a command that make it do more than its name says."""
     if not words or words[0] is None:
@@ -154,6 +176,8 @@ def risky_words(words: Words) -> list[str]:
         found += [word for word in known if _ALIASES_OF_EXTERNAL.search(word)]
         if "clone" in known:
             found += [word for word in known if re.match(r"-[a-z]*u", word)]  # of others, -u means something else
+        if "archive" in known or "format-patch" in known:
+            found += [word for word in known if re.match(r"-[a-z]*o", word)]
     if name == "tar" and known and re.fullmatch(r"[A-Za-z]*[IFPTC][A-Za-z]*", known[0]):
         found.append(known[0])  # its options may be written without a dash
     if name == "curl":
@@ -195,6 +219,17 @@ def _awk(words: list[str]) -> list[str]:
     return options + [word for word in words if _AWK_DANGER.search(word)]
 
 
+def _sqlite(words: list[str]) -> list[str]:
+    options = [word for word in words if word.startswith("-") and _is_risky("sqlite3", word)]
+    return options + [word for word in words if _SQLITE_DANGER.search(word)]
+
+
+def _second_place(words: list[str]) -> list[str]:
+    """Give what is written: the second of the places that are named."""
+    places = [word for word in words if not word.startswith("-")]
+    return [word for word in words if word.startswith("-r")] + places[1:]
+
+
 _SPECIAL: dict[str, Callable[[list[str]], list[str]]] = {
     "sed": _sed,
     "gsed": _sed,
@@ -202,4 +237,7 @@ _SPECIAL: dict[str, Callable[[list[str]], list[str]]] = {
     "gawk": _awk,
     "mawk": _awk,
     "nawk": _awk,
+    "sqlite3": _sqlite,
+    "uniq": _second_place,
+    "xxd": _second_place,
 }

@@ -86,7 +86,7 @@ def _compile(text: str) -> tuple[tuple[_Segment, ...], ...]:
     if text.startswith(("/", "~/")):
         raise ValueError(f"the pattern {text!r} is absolute; write it relative to the working directory")
     compiled = []
-    for alternative in _expand_braces(text):
+    for alternative in braces_expanded(text):
         parts = [part for part in alternative.split("/") if part not in ("", ".")]
         if ".." in parts:
             raise ValueError(f"the pattern {text!r} climbs with '..'; write it relative to the working directory")
@@ -182,7 +182,7 @@ def _character_class(body: str) -> str:
     return f"[{'^' if negated else ''}{source}]"
 
 
-def _expand_braces(text: str) -> list[str]:
+def braces_expanded(text: str) -> list[str]:
     """Write `a{b,c}` as `ab` and `ac`; braces without a comma, and those in a class, are ordinary characters."""
     done: list[str] = []
     waiting = [text]

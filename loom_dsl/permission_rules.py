@@ -19,6 +19,7 @@ from loom_dsl.command_rules import (
     wildcard,
 )
 from loom_dsl.domains import DomainPattern
+from loom_dsl.path_shapes import is_open, is_partly_open, may_mean
 from loom_dsl.paths import PathPattern, escape_pattern, normal_path
 from loom_dsl.shell import UNKNOWN, ShellReading
 
@@ -43,7 +44,7 @@ class Call:
         recursive: The paths are directories of which the whole tree is touched.
         command: What its command line would run; None: it has none, or nobody could read it.
         command_argument: The argument that holds it; empty: the tool runs no commands.
-        mentions: Paths that the words of the command name.
+        mentions: Paths that the words of the command could name, as `path_shapes` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
         method: How it would ask them, in capitals; empty: it is not known.
         digest: Names the arguments by their content.
@@ -155,7 +156,12 @@ class Rule:
         reaches = pattern.reaches_below if call.recursive else pattern.matches
         if any(path is None or reaches(path) for path in call.normal_paths):
             return True
-        return any(pattern.matches(path) or (path != "." and pattern.reaches_below(path)) for path in call.mentions)
+        return any(self._is_mentioned(pattern, path) for path in call.mentions if not is_open(path))
+
+    def _is_mentioned(self, pattern: PathPattern, path: str) -> bool:
+        if is_partly_open(path):
+            return may_mean(pattern.text, path)
+        return pattern.matches(path) or pattern.reaches_below(path)
 
     def about_command(self, call: Call) -> bool:
         """Say whether the specifier is a command.

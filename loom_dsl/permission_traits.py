@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.command_tables import base_name
 from loom_dsl.domains import host_of
 from loom_dsl.errors import LoomError
+from loom_dsl.path_shapes import is_partly_open, shapes_in
 from loom_dsl.paths import normal_path
 from loom_dsl.permission_rules import Call
 from loom_dsl.shell import ShellReading
@@ -36,7 +38,7 @@ class ToolTraits:
         listed: The agent names it in `tools:`.
         command: What its command line would run; None: it has none, or nobody could read it.
         command_argument: The argument that holds it; empty: the tool runs no commands.
-        mentions: Paths that the words of the command name.
+        mentions: Paths that the words of the command could name, as `path_shapes` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
         method: How it would ask them, in capitals; empty: it is not known.
         digest: Names the arguments by their content, as approvals do; empty: as they are.
@@ -130,11 +132,15 @@ def _mentioned(
     command: ShellReading | None, working_dir: str | None, real_path: Callable[[str], str] | None
 ) -> tuple[str, ...]:
     """List the paths inside the working directory that the words of a command could name."""
-    words = {word for words in (command.commands if command else ()) for word in words if word}
-    spelled = {text for word in words for text in (word, word.partition("=")[2], word.lstrip("<>@")) if text}
-    inside = {path for path in (normal_path(text, working_dir) for text in spelled) if path is not None}
+    if command is None:
+        return ()
+    named = {word for words in command.commands for word in words[words[:1] == (".",) :] if word}
+    words = named | {word for word in command.touches if word != "."}
+    elsewhere = any(words and base_name(words[0] or "") in ("cd", "pushd") for words in command.commands)
+    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere or "-C" in words))
     if real_path is not None:
-        inside |= {place for place in (_followed(real_path, path) for path in inside) if place is not None}
+        known = [path for path in inside if not is_partly_open(path)]
+        inside |= {place for place in (_followed(real_path, path) for path in known) if place is not None}
     return tuple(sorted(inside))
 
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loom_dsl.permission_doubt import doubt_of, steers
 from loom_dsl.permission_lists import MODES, Decision, Mode, Permissions
 from loom_dsl.permission_rules import Call, Rule, parse_rule
 from loom_dsl.permission_traits import ToolTraits, traits_of
 from loom_dsl.remembered import OWN, UNTRUSTED, Remembered, answered, covering
 from loom_dsl.tools import Risk
-from loom_dsl.verdict import Layer, PolicyLayer, Verdict, explain, layers_around
+from loom_dsl.verdict import Layer, Origin, PolicyLayer, Verdict, explain, layers_around
 
 __all__ = [
     "Layer",
@@ -137,7 +138,15 @@ class _Question:
     def _asked_by(self, layer: PolicyLayer) -> Verdict | None:
         if asked := _first(layer.permissions.ask, self.call, Rule.may_fit):
             return _by_rule("ask", asked.text, layer.origin, self.call)
-        return self._by_default_of(layer, "ask")
+        return self._by_doubt(layer.permissions, layer.origin) or self._by_default_of(layer, "ask")
+
+    def _by_doubt(self, rules: Permissions, layer: Origin) -> Verdict | None:
+        """Ask where a rule that denies or asks cannot be judged: whether it means the call, a person sees."""
+        if not (found := doubt_of([*rules.deny, *rules.ask], self.call)):
+            return None
+        rule, why = found
+        reason = f"{self.tool.name} must be approved: the rule {rule.text!r} cannot be judged, for {why}"
+        return Verdict(decision="ask", rule=rule.text, layer=layer, reason=reason)
 
     def _own(self, answer: Verdict | None, mode: Mode) -> Verdict:
         """What the agent's own function, rules and defaults say."""
@@ -156,6 +165,8 @@ class _Question:
         call, agent = self.call, self.permissions
         if asked := _first(agent.ask, call, Rule.may_fit):
             return _by_rule("ask", asked.text, "agent", call)
+        if doubted := self._by_doubt(agent, "agent"):
+            return doubted
         if allowed := covering(agent.allow, call):
             return _by_rule("allow", allowed, "agent", call)
         for layer in self.layers if agent.default != "deny" else ():
@@ -172,6 +183,7 @@ class _Question:
     def _is_edit(self) -> bool:
         tool = self.tool
         edits = tool.builtin and tool.listed and bool(tool.paths) and not tool.recursive
+        edits = edits and not any(steers(path) for path in tool.paths or ())
         return edits and not tool.read_only and not tool.command_argument and tool.risk != Risk.HIGH
 
 

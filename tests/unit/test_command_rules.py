@@ -254,7 +254,13 @@ def test_the_reason_says_what_is_not_plain() -> None:
 
 def test_a_path_that_no_tool_may_touch_is_not_touched_by_a_command_either() -> None:
     policy = {"allow": ["execute_bash"], "deny": ["*(secrets/**)"]}
-    for line in ("cat secrets/key", "ls secrets", "cat ./a/../secrets/key", "cat < secrets/key; tar cf x.tar secrets"):
+    for line in (
+        "cat secrets/key",
+        "ls secrets",
+        "cat ./a/../secrets/key",
+        "cat < secrets/key",
+        "tar cf x.tar secrets",
+    ):
         assert verdict(policy, line).decision == "deny", line
     assert verdict(policy, "cat src/main.py").decision == "allow"
     assert verdict(policy, 'bash -c "$X"').decision == "deny", "what cannot be read may touch it"

@@ -1,0 +1,131 @@
+"""Commands of which a rule about other commands cannot tell what they run: code of a language, unknown programs."""
+
+import re
+
+from loom_dsl.command_tables import SHELLS, base_name, has_table, is_language, is_wrapper, risky_words
+from loom_dsl.shell import Words
+
+_INERT_TEXT = """
+! : arch b2sum base32 base64 basename basenc break bunzip2 bzip2 cal cat chgrp chmod chown cksum cmp colordiff column
+comm continue cp csplit curl cut date dd df dig dir dirname du echo egrep exit expand expr factor false fgrep file fmt
+fold free grep groups gunzip gzip head hexdump host hostname id join jq kill killall link ln locale ls lsblk md5sum
+mkdir mkfifo mktemp mv nl nproc nslookup od paste pgrep pidof ping pkill pr printenv printf ps pwd readlink realpath
+return rev rm rmdir rsync seq sha1sum sha224sum sha256sum sha384sum sha512sum shift shred shuf sleep stat strings sum
+sync tac tail tee touch tr tree true truncate tty type umask uname unexpand uniq unlink unxz unzip uptime users vdir
+wc wget whereis which who whoami xxd xz yes zcat zgrep zip zipinfo
+"""
+_INERT = frozenset(_INERT_TEXT.split())
+"""Their words are names, numbers and texts, never run, but for the options that the tables know."""
+_CODE_TEXT = """
+bc bind crontab dc ed emacs enable ex expect gdb ghci gnuplot gvim iex irb jjs jshell m4 mongosh nvim octave r redis-cli
+rpm rvim scheme vi view vim vimdiff
+"""
+_CODE = frozenset(_CODE_TEXT.split())
+"""They take code of their own languages, from arguments or from what they read."""
+_SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
+_HIDES = re.compile(r"[\\'\"$`(){}\[\]*?\n]")
+"""What a text needs to write a command's name in another way."""
+_RUNS_OR_WRITES = re.compile(
+    r"-(?!-?no-)-?(?:[\w-]*-)?"
+    r"(?:exec(?:ute)?|commands?|cmd|pager|hooks?|plugins?|preprocess(?:or)?|wrapper|shell|script|eval|program|prog|engine"
+    r"|editor|browser|viewer|init|load|loader|require|preload|provider|config|rc|rules|out|output|log)"
+    r"-?(?:file|dir|path|name)?(?:=.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Options by whose names many programs run, load or write what they are given."""
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=(.*)", re.DOTALL)
+_HARMLESS = re.compile(
+    r"CI|DEBUG|VERBOSE|TZ|LANG|LANGUAGE|LC_[A-Z]+|TERM|COLUMNS|LINES|PORT|HOST|(?:NODE|RAILS|FLASK|APP)_ENV"
+    r"|(?:NO|FORCE|CLICOLOR|CARGO_TERM)_?(?:COLOR|FORCE)?|GOOS|GOARCH|CGO_ENABLED|RUST_(?:LOG|BACKTRACE)"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8|IOENCODING)|GIT_TERMINAL_PROMPT|PYTHONPATH"
+    r"|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)"
+)
+_HARMLESS_VALUES = frozenset({"", "cat", "less", "more", "true", "false"})
+_GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"})
+_GIT_TEXT = """
+add am apply archive bisect blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone
+commit commit-tree count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc
+grep hash-object help log ls-files ls-remote ls-tree merge merge-base merge-tree mv name-rev notes pack-refs prune pull
+push range-diff read-tree rebase reflog remote replace reset restore rev-list rev-parse revert rm shortlog show
+show-branch show-ref sparse-checkout stash status switch symbolic-ref tag update-index update-ref verify-commit
+verify-tag version whatchanged worktree write-tree
+"""
+_GIT = frozenset(_GIT_TEXT.split())
+
+
+def may_run_its_words(words: Words) -> bool:
+    """Say whether words of a command could be commands: it runs others, or nobody knows what it does."""
+    return is_wrapper(words) or bool(risky_words(words)) or is_unknown(words)
+
+
+def is_unknown(words: Words) -> bool:
+    """Say whether a command's program is one of which nothing is known."""
+    name = words[0] if words else None
+    if name is None or is_wrapper(words) or is_language(words):
+        return False
+    if "/" in name and not _SYSTEM.fullmatch(name):
+        return True
+    return base_name(name).lower() not in _INERT | _CODE and not has_table(words)
+
+
+def takes_code(words: Words) -> bool:
+    """Say whether a command runs code of another language than the shell's."""
+    name = base_name(words[0] or "").lower() if words else ""
+    return is_language(words) or name in _CODE or name in ("sed", "gsed", "awk", "gawk", "mawk", "nawk")
+
+
+def what_hides(words: Words) -> str:
+    """Say what of a command no rule about other commands can judge; empty: nothing."""
+    if not words or words[0] is None:
+        return ""
+    name = base_name(words[0])
+    if is_language(words):
+        return f"{name} is given code" if risky_words(words) or _reads_code(words) else ""
+    if name.lower() in _CODE or (takes_code(words) and risky_words(words)):
+        return f"{name} is given code"
+    if is_unknown(words) and any(word is None or _HIDES.search(word) for word in words[1:]):
+        return f"what {name} does with its arguments is not known"
+    if name == "git" and (command := _git_command(words)) not in _GIT:
+        return f"git {command} is not known"
+    if is_wrapper(words) and name not in ("[", "test", *SHELLS):
+        return next(filter(None, (hidden_in_assignment(word) for word in words[1:] if word)), "")
+    return ""
+
+
+def unlike_its_name(words: Words) -> list[str]:
+    """List the words that, by their form, make a command run, load or write something, whatever its program is.
+
+    `risky_words` knows some programs; this is for all, also for those that nobody has thought of.
+    """
+    found = [word for word in words[1:] if word is not None and _RUNS_OR_WRITES.fullmatch(word)]
+    if words and words[0] is not None and base_name(words[0]) == "git" and (command := _git_command(words)) not in _GIT:
+        found.append(command)
+    return found
+
+
+def hidden_in_assignment(text: str) -> str:
+    """Say why a program that finds a variable may do more than its arguments say; empty: the variable is harmless."""
+    found = _ASSIGNMENT.fullmatch(text)
+    if found is None or _HARMLESS.fullmatch(found[1]) or found[2] in _HARMLESS_VALUES:
+        return ""
+    return f"programs may run what the variable {found[1]} says"
+
+
+def _reads_code(words: Words) -> bool:
+    """Whether an interpreter reads its code from where it cannot be seen."""
+    operands = [word for word in words[1:] if word is None or not word.startswith("-")]
+    informs = {"--version", "-V", "-v", "-VV", "--help", "-h"} & set(words[1:])
+    first = operands[0] if operands else ""
+    return not informs and (first is None or first in ("", "-") or first.startswith(("/dev/", "/proc/")))
+
+
+def _git_command(words: Words) -> str:
+    """Give the command of git, behind its own options and their values."""
+    before = ""
+    for word in words[1:]:
+        if word is None:
+            return "with an unknown command"
+        if not word.startswith("-") and before not in _GIT_VALUES:
+            return word
+        before = word
+    return "help"
