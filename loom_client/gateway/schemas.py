@@ -19,7 +19,7 @@ _APPROVAL = {
     **dict.fromkeys(("id", "job", "status", "tool", "summary", "reason", "requester", "created_at"), _TEXT),
     "arguments_digest": {**_TEXT, "description": "Of what is asked; send it back as `digest`."},
     "choices": {"type": "array", "items": _TEXT},
-    "details": {"type": "object", "description": "risk, rule, layer, deciders, changes"},
+    "details": {"type": "object", "description": "risk, rule, layer, asked_by, unanswered, rules, deciders, changes"},
     **dict.fromkeys(("expires_at", "choice", "by", "at", "message"), _TEXT_OR_NONE),
 }
 _JOB = {
