@@ -1,6 +1,5 @@
 """The public keys of those who sign decisions: a file on the worker, read anew when it changes."""
 
-import json
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from loom_dsl.approval import Decision, problem_of
 from loom_dsl.approver_key import ApproverKey
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.signature import VERIFIED, signed_text, wrong_time
 
@@ -95,8 +95,8 @@ def _key_of(line: bytes) -> ApproverKey:
         ValueError: It is no public key; says what it is, and repeats nothing of it.
     """
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = read_json(line)
+    except ValueError:
         raise ValueError(PRIVATE if _PEM in line else "this is not JSON") from None
     if isinstance(found, dict) and "private" in found:
         raise ValueError(PRIVATE)

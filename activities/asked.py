@@ -1,9 +1,9 @@
 """The arguments that an approval is about, for those who are told of it and have no store to look into."""
 
-import json
 from typing import Any
 
 from loom_dsl.approval import is_digest
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import BlobMissing
 from loom_store.transaction import Transaction
 
@@ -25,6 +25,6 @@ def arguments_of(tx: Transaction, name: object) -> Any:
         return None
     try:
         text = tx.get_blob(name)
-        return json.loads(text) if len(text) <= LARGEST_CONTENT else None
-    except (BlobMissing, ValueError, RecursionError):
+        return read_json(text) if len(text) <= LARGEST_CONTENT else None
+    except (BlobMissing, ValueError):
         return None

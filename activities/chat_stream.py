@@ -6,7 +6,6 @@ one JSON document although a stream was asked for, or a web page from something 
 
 import asyncio
 import contextlib
-import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from activities.chat_clock import Clock
 from activities.chat_errors import Provider
 from activities.sse import EventReader
 from activities.unreached import causes_of
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ModelProtocolError, ModelUnavailable
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -166,8 +166,8 @@ def _json(text: bytes, provider: Provider) -> dict[str, Any]:
             # Faster than json, but it refuses the lone surrogates that json takes.
             value = pydantic_core.from_json(text)
         except ValueError:
-            value = json.loads(text)
-    except (ValueError, RecursionError):
+            value = read_json(text)
+    except ValueError:
         shown = provider.masked(text[:200].decode("utf-8", "replace"))
         raise ModelProtocolError(f"{provider.host} answered with broken JSON: {shown}") from None
     if isinstance(value, list) and value and isinstance(value[0], dict):

@@ -4,13 +4,12 @@ A model's call names a tool as the model knows it, and its arguments are in the 
 only the tools that nodes of the plan name can be meant by one: a model cannot reach them, nor a node the model's.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from activities.runtime import JobFacts
 from loom_dsl.agent import call_name
-from loom_dsl.canonical import canonical_json
+from loom_dsl.canonical import canonical_json, read_json
 from loom_dsl.redaction import mask_known
 from loom_dsl.tool_result import ToolMessage
 from loom_dsl.tools import Tool
@@ -58,9 +57,9 @@ def value_of(text: str, tool: Tool | None) -> Any:
     A function that says that it returns text gives text, so that the version ``1.10`` does not become a number.
     """
     try:
-        value = json.loads(text)
+        value = read_json(text)
         canonical_json(value)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
     returned = getattr(tool.function, "__annotations__", {}).get("return") if tool else None
     return text if returned in (str, "str") and not isinstance(value, dict | list) else value

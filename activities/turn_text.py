@@ -8,6 +8,7 @@ from temporalio import activity
 from activities.observe import store_events
 from activities.runtime import Call, Runtime
 from activities.transcript import Transcript
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import UserError
 from loom_dsl.redaction import mask_known
 from loom_store.rows import Entry, NewEntry
@@ -79,6 +80,6 @@ def _append(tx: Transaction, call: Call, entry: NewEntry) -> int:
 
 def _parsed(arguments: str) -> Any:
     try:
-        return json.loads(arguments)
+        return read_json(arguments)
     except ValueError:
         return arguments

@@ -1,11 +1,11 @@
 """Signatures in the audit trail, held against the public keys once more."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from activities.approver_keys import is_signed_by
 from loom_dsl.approver_key import ApproverKey
+from loom_dsl.canonical import read_json
 from loom_store.audit import AuditEntry
 
 
@@ -23,7 +23,7 @@ def evidence(entries: Iterable[AuditEntry], keys: Mapping[str, ApproverKey]) -> 
 def _wrong(entry: AuditEntry, signed: Mapping[str, Any], keys: Mapping[str, ApproverKey]) -> str:
     try:
         text, value = signed["text"], bytes.fromhex(signed["value"])
-        said = json.loads(text)
+        said = read_json(text)
         key, told = keys.get(said["key"]), [said[name] for name in ("job", "approval", "choice", "by")]
     except (ValueError, KeyError, TypeError):
         return "it has no signature that can be read"

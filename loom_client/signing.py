@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from activities.approver_keys import NO_LIBRARY, has_library
 from loom_dsl.approval import Decision, problem_of
 from loom_dsl.approver_key import ApproverKey, checked_name
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConfigurationError, NotFoundError, UserError
 from loom_dsl.signature import LONGEST, key_name, signed_text
 
@@ -62,13 +63,13 @@ class SigningKey:
             if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UserError(f"others may read or write the private key {path}; say `chmod 600 {path}`")
             with path.open("rb") as file:
-                found = json.loads(file.read(LARGEST_FILE))
+                found = read_json(file.read(LARGEST_FILE))
             return cls(checked_name(found["by"]), _private(found))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {path}; `loom key new NAME --out {path}` makes a key") from None
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise UserError(f"{path} is no private key of `loom key new`") from None
 
     def save(self, path: Path) -> None:

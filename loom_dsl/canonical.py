@@ -6,6 +6,9 @@ from typing import Any
 
 Json = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""
+MOST_NESTING = 100
+"""How deep what others write may be nested, so that everything after it can write it again."""
+_TOO_DEEP = f"the text is nested over {MOST_NESTING} levels deep"
 
 
 def canonical_json(value: Json) -> str:
@@ -15,6 +18,35 @@ def canonical_json(value: Json) -> str:
         ValueError: The value holds a NaN or an infinity, which JSON does not have.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def read_json(text: str | bytes, **how: Any) -> Json:
+    """Read JSON that somebody else wrote: a model, a server or a person.
+
+    Args:
+        text: The JSON.
+        how: Further arguments of `json.loads`.
+
+    Raises:
+        ValueError: It is not JSON, or nested more than `MOST_NESTING` deep.
+    """
+    try:
+        value = json.loads(text, **how)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if _is_deep(value):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def _is_deep(value: Json) -> bool:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(MOST_NESTING + 1):
+        parts = (part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer))
+        level = [part for part in parts if isinstance(part, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def digest(data: bytes | str) -> str:

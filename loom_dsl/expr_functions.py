@@ -5,13 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from loom_dsl.canonical import canonical_json
+from loom_dsl.canonical import canonical_json, read_json
 from loom_dsl.duration import parse_duration
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_values import MAX_TEXT, Scope, Type, contained, form_of, inside, kind_of, number, weight
+from loom_dsl.expr_values import MAX_TEXT, Scope, Type, contained, form_of, kind_of, number, weight
 
-MAX_NESTING = 100
-"""How deep what `from_json` reads may be nested, so that everything after it can write it again."""
 _KINDS: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
@@ -141,20 +139,9 @@ def _from_json(scope: Scope, text: Any) -> Any:
     # Each value but the first comes after one of these.
     scope.burn(5 + sum(_need(text, str).count(sign) for sign in ",[{"))
     try:
-        value = json.loads(text, parse_int=_read_number(int), parse_float=_read_number(float), parse_constant=_refuse)
+        return read_json(text, parse_int=_read_number(int), parse_float=_read_number(float), parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise ValueError(f"the text is not JSON: {error.msg} at character {error.pos + 1}") from None
-    _check_nesting(value)
-    return value
-
-
-def _check_nesting(value: Any) -> None:
-    level = [value]
-    for _ in range(MAX_NESTING + 1):
-        level = [part for outer in level for part in inside(outer) if isinstance(part, (dict, list))]
-        if not level:
-            return
-    raise ValueError(f"the text is nested over {MAX_NESTING} levels deep")
 
 
 def _read_number(kind: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -4,12 +4,14 @@ import difflib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ToolValidationError
 from loom_dsl.json_schema import Violation, describe_type, describe_value, schema_at, violations
 
@@ -55,14 +57,12 @@ def _read(tool: str, raw: str) -> Any:
     if not text:
         return {}
     try:
-        return json.loads(
+        return read_json(
             text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite, strict=False
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}, near {text[max(0, error.pos - 30) : error.pos + 30]!r}"
         _refuse(tool, f"the arguments are not valid JSON: {error.msg} at {where}")
-    except RecursionError:
-        _refuse(tool, "the arguments are nested too deeply")
     except ValueError as error:
         _refuse(tool, f"the arguments are not valid JSON: {error}")
 
@@ -70,8 +70,7 @@ def _read(tool: str, raw: str) -> Any:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{twice!r} is given twice; give it once")
     return result
 

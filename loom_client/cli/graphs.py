@@ -12,6 +12,7 @@ import typer
 
 from loom_client.cli.failures import DONE, guarded, say, tell_on_interrupt
 from loom_client.cli.options import By, JobName, Json, Place, placed, settings_of, user_name
+from loom_dsl.canonical import read_json
 
 if TYPE_CHECKING:
     from loom_client.client import Loom
@@ -188,8 +189,8 @@ def _typed(name: str, text: str, field: "InputField | None") -> Any:
     if field.type == "str":
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return read_json(text)
+    except ValueError:
         form = {"list": ", in JSON: '[1, \"two\"]'", "dict": ", in JSON: '{\"a\": 1}'"}.get(field.type, "")
         shown = json.dumps(text[:60], ensure_ascii=False)
         raise UserError(f"--input {name}: `{name}` is {shown}, and must be {TYPE_NAMES[field.type]}{form}") from None
@@ -197,7 +198,7 @@ def _typed(name: str, text: str, field: "InputField | None") -> Any:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text
 
@@ -206,8 +207,8 @@ def _json(option: str, text: str) -> Any:
     from loom_dsl.errors import UserError
 
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return read_json(text)
+    except ValueError as error:
         raise UserError(f"{option} is not JSON ({error}); text stands in quotes: '\"text\"'") from None
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from loom_client.render.approvals import preview_lines
 from loom_client.render.paper import Paper
 from loom_client.render.text import one_line
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
 from loom_dsl.events import Event
 from loom_store.store import Store
@@ -188,7 +189,7 @@ class Prompter:
 
     def _edit(self, arguments: str, schema: str) -> Answer | None:
         try:
-            before = json.loads(arguments)
+            before = read_json(arguments)
             after = edited(before)
         except (ValueError, LoomError) as error:
             self.paper.line(f"not taken: {one_line(str(error), 300)}", "yellow")
@@ -246,7 +247,7 @@ def edited(arguments: dict[str, Any]) -> dict[str, Any]:
         if status:
             raise UserError(f"the editor ended with status {status}")
         with open(file.name, encoding="utf-8") as saved:  # anew: an editor may have put another file in its place
-            value = json.loads(saved.read())
+            value = read_json(saved.read())
     if not isinstance(value, dict):
         raise ValueError("the arguments must be a JSON object")
     return value

@@ -5,7 +5,6 @@ a tool message without its call, a name or a parameter that the API does not tak
 refusals is the API's own.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pydantic_core
+
+from loom_dsl.canonical import read_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -98,7 +99,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
         data = pydantic_core.from_json(body)
     except ValueError:
         try:
-            data = json.loads(body)
+            data = read_json(body)
         except ValueError:
             data = None
     if not isinstance(data, dict):

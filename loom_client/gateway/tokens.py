@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from loom_dsl.approval_policy import person
+from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConfigurationError, UserError
 from loom_dsl.lookalike import mixes_scripts, revealed
 
@@ -118,9 +119,9 @@ def _hash(token: str) -> str:
 
 def _token(path: Path, number: int, line: bytes) -> Token:
     try:
-        found = json.loads(line)
+        found = read_json(line)
         name, digest = found["name"], found["sha256"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         name = digest = ""
     if not isinstance(name, str) or not isinstance(digest, str) or not person(name) or not _HASH.fullmatch(digest):
         raise ConfigurationError(f'{path}:{number} ({SETTING}): this is no token; write {{"name": …, "sha256": …}}')

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_client.render.text import one_line, size
+from loom_dsl.canonical import read_json
 
 LONG_VALUE = 48
 """Characters of a value that is shown; a longer text is shown by its size when it is not the first argument."""
@@ -26,7 +27,7 @@ class ToolCall:
 def short_arguments(arguments: str, most: int = 60) -> str:
     """Give the arguments of a call in at most `most` characters: ``src/a.py``, ``needle path=docs``."""
     try:
-        value = json.loads(arguments) if arguments else {}
+        value = read_json(arguments) if arguments else {}
     except ValueError:
         return one_line(arguments, most)
     if not isinstance(value, dict):
