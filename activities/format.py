@@ -11,10 +11,11 @@ from activities.observe import store_events
 from activities.runtime import Call, Runtime
 from activities.stages import Calls
 from activities.told import failed
-from activities.untrusted import mark_untrusted
+from activities.untrusted import comes_from_outside, mark_untrusted
 from loom_dsl.errors import LoomError, ToolLost, ToolTimeout
 from loom_dsl.redaction import redact
 from loom_dsl.tool_result import ToolMessage, failure, reference_of, refusal, success
+from loom_dsl.untrusted import is_untrusted
 from loom_store.transaction import Transaction
 
 READ_OUTPUT = "read_output"
@@ -32,14 +33,16 @@ class Format:
     async def format(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Make the tool message, whatever happened, and tell watchers."""
         call = Call.of(envelope)
+        item = call.arguments["call"]
         try:
-            known = offered(await self._runtime.facts(call.job), call.arguments["call"])
-        except LoomError:  # which a stage before this one has told
-            known = {}
-        reads_on = known.get(READ_OUTPUT) == READ_OUTPUT
-        return await self._runtime.store.write(lambda tx: self._format(tx, call, reads_on))
+            facts = await self._runtime.facts(call.job)
+            reads_on = offered(facts, item).get(READ_OUTPUT) == READ_OUTPUT
+            outside = comes_from_outside(self._runtime, facts, item)
+        except LoomError:  # which a stage before this one has told: the tool gave nothing
+            reads_on, outside = False, is_untrusted(item["name"])
+        return await self._runtime.store.write(lambda tx: self._format(tx, call, reads_on, outside=outside))
 
-    def _format(self, tx: Transaction, call: Call, reads_on: bool) -> dict[str, Any]:
+    def _format(self, tx: Transaction, call: Call, reads_on: bool, *, outside: bool) -> dict[str, Any]:
         store_events(tx, call)
         item, outcome = call.arguments["call"], call.arguments["outcome"]
         if outcome.get("code") == ToolTimeout.code and "ms" not in outcome:
@@ -53,7 +56,8 @@ class Format:
         # An output was redacted before it was kept; what others say about a call was not.
         text = message.content if outcome.get("ok") else redact(message.content, self._runtime.secrets)
         content = tx.put_blob(text.encode("utf-8", "replace"))
-        mark_untrusted(tx, call.job, item["name"])
+        if outside:
+            mark_untrusted(tx, call.job, item["name"])
         event = {
             "t": "tool_result",
             "n": call.turn,

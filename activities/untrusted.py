@@ -4,16 +4,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from activities.node_call import is_node_call
+from activities.node_call import Item, is_node_call, offered
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import NOTE, Message, Transcript, rendered
+from loom_dsl.agent import call_name
 from loom_dsl.mcp import is_mcp
 from loom_dsl.messages import UNTRUSTED_TASK
+from loom_dsl.named import unnamed
 from loom_dsl.nodes_work import AgentNode, Subgraph
 from loom_dsl.permissions import ToolTraits
 from loom_dsl.roles import Roles
 from loom_dsl.template import literal_texts
-from loom_dsl.untrusted import Heard, Speaks, first_untrusted, hear, is_untrusted, only_starter, speaks, unnamed
+from loom_dsl.untrusted import Heard, Speaks, first_untrusted, hear, is_untrusted, only_starter, speaks
 from loom_store.transaction import Transaction
 
 
@@ -37,9 +39,10 @@ async def untrusted_reason(
         return ""
     told = await transcript.messages(await runtime.conversation(call.job), item["e"])
     below = await runtime.store.read(lambda tx: sources_below(tx, call.job))
-    if not below and not any(map(is_untrusted, _named(told))):
+    declared = _declared(runtime, await runtime.facts(call.job))
+    if not below and not any(_named(told, declared)):
         return ""
-    heard = _heard(told, trusted, speaks(roles))
+    heard = _heard(told, trusted, speaks(roles), declared)
     source = heard.source or first_untrusted(below, trusted)
     missing = unnamed(traits, arguments, heard.words) if source else ""
     if not missing:
@@ -47,10 +50,25 @@ async def untrusted_reason(
     return f"{traits.name} must be approved: what {source} gave was read before, and the user did not name {missing!r}"
 
 
+def comes_from_outside(runtime: Runtime, facts: JobFacts, item: Item) -> bool:
+    """Whether a call's tool is one whose results come from outside: by its name, or by what it declares.
+
+    Raises:
+        LoomError: This worker does not have the tool.
+    """
+    reference = offered(facts, item).get(item["name"]) or str(item["name"])
+    return is_untrusted(item["name"]) or (":" in reference and runtime.registry.resolve(reference).untrusted)
+
+
 def mark_untrusted(tx: Transaction, job: str, tool: str) -> None:
-    """Write down that a job got what a tool gave, if that comes from outside."""
-    if is_untrusted(tool):
-        tx.mark(job, "untrusted", tool)
+    """Write down that a job got what a tool gave that comes from outside."""
+    tx.mark(job, "untrusted", call_name(tool))
+
+
+def _declared(runtime: Runtime, facts: JobFacts) -> frozenset[str]:
+    """Name the agent's tools that say of themselves that their results come from outside."""
+    own = [reference for reference in facts.agent.tools if ":" in reference]
+    return frozenset(call_name(reference) for reference in own if runtime.registry.resolve(reference).untrusted)
 
 
 def sources_below(tx: Transaction, job: str) -> list[str]:
@@ -78,13 +96,19 @@ def inherited(tx: Transaction, call: Call, facts: JobFacts, *, agent: str = "", 
     return Heard(sources=tuple(dict.fromkeys(sources)), words="\n".join(filter(None, words)))
 
 
-def _heard(told: Iterable[Message], trusted: Sequence[str], counts: Speaks = only_starter) -> Heard:
+def _heard(
+    told: Iterable[Message],
+    trusted: Sequence[str],
+    counts: Speaks = only_starter,
+    declared: frozenset[str] = frozenset(),
+) -> Heard:
     entries = ((role.removeprefix(NOTE) if role.startswith(NOTE) else "", text) for text, _, role in told)
-    return hear(entries, trusted, counts)
+    return hear(entries, trusted, counts, declared)
 
 
-def _named(told: Iterable[Message]) -> Iterable[str]:
-    """The tools that a conversation may have something from: looked for in the text, which is quick."""
+def _named(told: Iterable[Message], declared: Iterable[str]) -> Iterable[str]:
+    """The tools from outside that a conversation may have something from: looked for in the text, which is quick."""
+    quoted = {f'"{name}"': name for name in declared}
     for text, _, role in told:
         if role == NOTE + UNTRUSTED_TASK:
             yield from json.loads(text)["sources"]
@@ -92,6 +116,8 @@ def _named(told: Iterable[Message]) -> Iterable[str]:
             yield "mcp__"
         elif '"network_request"' in text:
             yield "network_request"
+        else:
+            yield from (name for mention, name in quoted.items() if mention in text)
 
 
 def _literals(facts: JobFacts, agent: str, graph: str) -> Iterable[str]:

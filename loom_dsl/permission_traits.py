@@ -1,7 +1,7 @@
 """What a policy looks at in a tool and one call of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from loom_dsl.canonical import canonical_json, digest
@@ -41,6 +41,9 @@ class ToolTraits:
         mentions: Paths that the words of the command could name, as `path_shapes` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
         method: How it would ask them, in capitals; empty: it is not known.
+        address: The address that it would ask; empty: none.
+        declared: The arguments that hold its paths, its command and its address.
+        parameters: JSON schema of its arguments.
         digest: Names the arguments by their content, as approvals do; empty: as they are.
     """
 
@@ -57,6 +60,9 @@ class ToolTraits:
     mentions: tuple[str, ...] = ()
     hosts: tuple[str | None, ...] | None = None
     method: str = ""
+    address: str = ""
+    declared: frozenset[str] = frozenset()
+    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     digest: str = ""
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
@@ -120,6 +126,9 @@ def traits_of(
         mentions=_mentioned(command, working_dir, real_path),
         hosts=(host_of(arguments.get(address)),) if address else None,
         method=_method(tool, arguments) if builtin else "",
+        address=str(arguments.get(address) or "") if address else "",
+        declared=frozenset(filter(None, (*tool.path_arguments, argument, address))),
+        parameters=tool.parameters,
     )
 
 

@@ -108,7 +108,7 @@ class _Question:
     def _not_refused(self, answer: Verdict | None, mode: Mode, untrusted: str) -> Verdict:
         own = self._own(answer, mode)
         asks = dict(self._asked(answer, own))
-        if untrusted and (asks or (own.decision == "allow" and own.layer != "switched off")):
+        if untrusted and (asks or own.decision == "allow"):  # also where the agent's own policy is switched off
             asks[UNTRUSTED] = Verdict(
                 decision="ask", rule="after untrusted content", layer="untrusted", reason=untrusted
             )

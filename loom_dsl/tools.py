@@ -54,6 +54,8 @@ class Tool:
         recursive: Its paths are directories of which it touches the whole tree.
         command_argument: Argument that holds a shell's command line; rules match on its commands.
         address_argument: Argument that holds the address of an HTTP request; rules match on its host.
+        untrusted: What it gives comes from outside: after it was read, what the user did not name asks. Default: it has
+            an `address_argument`.
         context_parameters: Parameters of the function that get the `ToolContext`.
     """
 
@@ -80,6 +82,7 @@ class Tool:
     recursive: bool = False
     command_argument: str = ""
     address_argument: str = ""
+    untrusted: bool = _DERIVED
     context_parameters: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +90,7 @@ class Tool:
             "concurrency_safe": self.read_only,
             "idempotent": self.read_only,
             "risk": Risk.LOW if self.read_only else Risk.MEDIUM,
+            "untrusted": bool(self.address_argument),
         }
         for name, value in derived.items():
             if getattr(self, name) is None:
@@ -178,6 +182,7 @@ class ToolOptions(TypedDict, total=False):
     recursive: bool
     command_argument: str
     address_argument: str
+    untrusted: bool
 
 
 @overload

@@ -2,33 +2,30 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
-from loom_dsl.permission_traits import ToolTraits
+from loom_dsl.named import texts_in
 from loom_dsl.roles import Roles, may
 
 UNTRUSTED_TOOLS = ("network_request", "mcp__*")
-"""Tools whose results come from outside; a deployment's policy may trust some of them."""
-LONGEST_TARGET = 300
-"""Characters of an argument that may be a name, an address or a recipient; a longer one is content."""
-
+"""Tools whose results come from outside whatever they declare; a deployment's policy may trust some of them."""
 
 _SHOWN = re.compile(r"What \S+ gave to look at \(call .*\):", re.DOTALL)
 """What Loom writes above a tool's images, which are a message of the user's as models take them."""
 
 
-def is_untrusted(tool: str) -> bool:
-    """Whether a tool's results come from outside, by its name."""
-    return _is_one(tool, UNTRUSTED_TOOLS)
+def is_untrusted(tool: str, declared: Container[str] = ()) -> bool:
+    """Whether a tool's results come from outside: by its name, or since it is among those that say so."""
+    return tool in declared or _is_one(tool, UNTRUSTED_TOOLS)
 
 
 def first_untrusted(sources: Iterable[str], trusted: Sequence[str]) -> str:
-    """Name the first of some tools that nobody vouches for; empty: there is none."""
-    return next((name for name in sources if is_untrusted(name) and not _is_one(name, trusted)), "")
+    """Name the first of some tools with results from outside that nobody vouches for; empty: there is none."""
+    return next((name for name in sources if not _is_one(name, trusted)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +62,19 @@ def only_starter(by: str, own: bool) -> bool:
     return own
 
 
-def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str], counts: Speaks = only_starter) -> Heard:
+def hear(
+    entries: Iterable[tuple[str, str]],
+    trusted: Sequence[str],
+    counts: Speaks = only_starter,
+    declared: Container[str] = (),
+) -> Heard:
     """Read a conversation.
 
     Args:
         entries: Messages as JSON, each after an empty name, and notes, each after its name; oldest first.
         trusted: Names of tools that the deployment trusts.
         counts: Who speaks for the user in messages that were injected.
+        declared: Names of the tools that say of themselves that their results come from outside.
     """
     messages: list[dict[str, Any]] = []
     words: list[str] = []
@@ -93,7 +96,7 @@ def hear(entries: Iterable[tuple[str, str]], trusted: Sequence[str], counts: Spe
             if message.get("role") == "user":
                 words += [] if foreign else [words_of_user([message])]
                 foreign = False
-    sources += sources_of(messages)
+    sources += sources_of(messages, declared)
     found = first_untrusted(sources, trusted)
     return Heard(source=found, sources=tuple(dict.fromkeys(sources)), words="\n".join(filter(None, words)))
 
@@ -114,12 +117,12 @@ def task_note(sources: Iterable[str], words: str) -> str:
     return json.dumps({"sources": list(sources), "words": words}, ensure_ascii=False)
 
 
-def sources_of(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+def sources_of(messages: Iterable[Mapping[str, Any]], declared: Container[str] = ()) -> list[str]:
     """Name the tools in a conversation that gave results from outside, each once, in order."""
     known = list(messages)
     names = {call["id"]: call["function"]["name"] for message in known for call in message.get("tool_calls") or ()}
     told = (names.get(message.get("tool_call_id", ""), "") for message in known if message.get("role") == "tool")
-    return list(dict.fromkeys(name for name in told if is_untrusted(name)))
+    return list(dict.fromkeys(name for name in told if is_untrusted(name, declared)))
 
 
 def words_of_user(messages: Iterable[Mapping[str, Any]]) -> str:
@@ -136,51 +139,9 @@ def _written(content: Any) -> str:
     return "" if len(texts) == 1 and _SHOWN.fullmatch(texts[0]) else "\n".join(texts)
 
 
-def unnamed(traits: ToolTraits, arguments: Mapping[str, Any], words: str) -> str:
-    """Find what a call writes, asks or runs that the user's own words do not name.
-
-    Returns:
-        The first such thing; empty: the user named all of it.
-    """
-    for host in traits.hosts or ():
-        if host is None or not re.search(rf"(?<![\w.@-]){re.escape(host)}(?![\w-]|\.\w)", words):
-            return host or "the address"
-    return next((target for target in _targets(traits, arguments) if not _is_named(target, words)), "")
-
-
-def _targets(traits: ToolTraits, arguments: Mapping[str, Any]) -> Iterator[str]:
-    found = False
-    if traits.command_argument:
-        found = True
-        yield str(arguments.get(traits.command_argument, ""))
-    if traits.paths is not None:
-        found = True
-        yield from traits.paths
-    if not found and traits.hosts is None:
-        texts = [text for text in _texts(list(arguments.values())) if len(text) <= LONGEST_TARGET]
-        yield from texts or [f"a call of {traits.name}"]
-
-
 def words_in(value: Any) -> str:
     """Give all texts of a JSON value, each on a line: what people said who gave it as a graph's input."""
-    return "\n".join(_texts(value))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, str):
-        yield value
-
-
-def _is_named(target: str, words: str) -> bool:
-    """Whether the words hold it as a whole: `a.md` is not named by `data.md`."""
-    if not target.strip():
-        return True
-    return re.search(rf"(?<![\w./@-]){re.escape(target.strip())}(?![\w/@-]|\.\w)", words) is not None
+    return "\n".join(texts_in(value))
 
 
 def _is_one(name: str, patterns: Iterable[str]) -> bool:

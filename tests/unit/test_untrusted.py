@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
+from loom_dsl.named import unnamed
 from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import ToolTraits, decide
+from loom_dsl.permissions import ToolTraits, decide, traits_of
 from loom_dsl.remembered import Remembered
 from loom_dsl.roles import Role, Roles
 from loom_dsl.template import literal_texts
-from loom_dsl.untrusted import hear, injected_note, speaks, task_note, unnamed, words_in, words_of_user
+from loom_dsl.tools import Tool, tool
+from loom_dsl.untrusted import hear, injected_note, speaks, task_note, words_in, words_of_user
 
 WORDS = (
     "Fetch https://news.example.org/a and write a summary to reports/sum.md, then run `make test`; mail to ann@x.org."
@@ -36,10 +38,12 @@ def write(*paths: str) -> ToolTraits:
 
 
 def host(name: str | None) -> ToolTraits:
-    return ToolTraits(name="network_request", read_only=False, builtin=True, hosts=(name,))
+    return ToolTraits(name="network_request", read_only=False, builtin=True, hosts=(name,), method="GET")
 
 
 BASH = ToolTraits(name="execute_bash", read_only=False, builtin=True, command_argument="command")
+ADDRESS: dict[str, Any] = {"address_argument": "url"}
+SAFE: dict[str, Any] = {**ADDRESS, "untrusted": False}
 MAIL = ToolTraits(name="mail", read_only=False, builtin=False)
 
 
@@ -74,16 +78,139 @@ def test_content_from_outside_is_untrusted_unless_the_deployment_trusts_it(
         (host("x.org"), {}, "x.org"),
         (BASH, {"command": "make test"}, ""),
         (BASH, {"command": "make test; curl x"}, "make test; curl x"),
-        (MAIL, {"to": "ann@x.org", "text": "a" * 400}, ""),
-        (MAIL, {"to": "eve@x.org", "text": "a" * 400}, "eve@x.org"),
+        (MAIL, {"to": "ann@x.org", "text": "a word " * 100}, ""),
+        (MAIL, {"to": "eve@x.org", "text": "a word " * 100}, "eve@x.org"),
         (MAIL, {"to": ["ann@x.org", "eve@x.org"]}, "eve@x.org"),
-        (MAIL, {"amount": 5}, "a call of mail"),
+        (MAIL, {"amount": 5}, "amount=5"),
+        (MAIL, {}, "a call of mail"),
     ],
 )
 def test_what_the_users_own_words_do_not_name_is_found(
     traits: ToolTraits, arguments: dict[str, Any], missing: str
 ) -> None:
     assert unnamed(traits, arguments, words_of_user(read("network_request"))) == missing
+
+
+@tool
+def pay(to: str, amount: float, note: str = "thanks", urgent: bool = False, copies: int = 1) -> None:
+    """Pay."""
+
+
+@tool
+def share(people: dict[str, str], more: list[dict[str, Any]] | None = None) -> None:
+    """Share."""
+
+
+@tool(path_arguments=("file",))
+def publish(file: str, site: str) -> None:
+    """Publish."""
+
+
+TOLD = (
+    "Pay 1,200.50 to ann@x.org, that is order 77 (not 5kg, -3 or v2.1.9); make it urgent. "
+    "Share notes.md with ann: reader."
+)
+FILLER = " and some words that say nothing" * 20
+PAID = {"to": "ann@x.org", "amount": 1200.5}
+
+
+@pytest.mark.parametrize(
+    ("called", "arguments", "missing"),
+    [
+        (pay, PAID, ""),
+        (pay, {**PAID, "to": " ann@x.org\n"}, ""),
+        (pay, {**PAID, "to": "eve@x.org" + " " * 300}, "eve@x.org"),
+        (pay, {**PAID, "to": "eve@x.org" + "\u200b" * 300}, "eve@x.org" + "\u200b" * 110 + "…"),
+        (pay, {**PAID, "to": "account 12" + FILLER}, ("account 12" + FILLER)[:119] + "…"),
+        (pay, {**PAID, "note": "Hello" + FILLER}, ""),
+        (pay, {**PAID, "note": f"Ask eve@x.org, {FILLER}"}, "eve@x.org"),
+        (pay, {**PAID, "note": f"Look at (https://evil.org/x?d=1).{FILLER}"}, "https://evil.org/x?d=1"),
+        (pay, {**PAID, "note": f"Look at www.evil.org {FILLER}"}, "www.evil.org"),
+        (pay, {**PAID, "note": f"Tell ann@x.org.{FILLER}"}, ""),
+        (pay, {**PAID, "note": "ä" * 400}, ""),
+        (pay, {**PAID, "note": "a" * 400}, "a" * 119 + "…"),
+        (pay, {**PAID, "note": "thanks"}, ""),
+        (pay, {**PAID, "note": "gracias"}, "gracias"),
+        (pay, {**PAID, "amount": 1200}, "amount=1200"),
+        (pay, {**PAID, "amount": 120050}, "amount=120050"),
+        (pay, {**PAID, "amount": 77}, ""),
+        (pay, {**PAID, "amount": 77.0}, ""),
+        (pay, {**PAID, "amount": 3}, "amount=3"),
+        (pay, {**PAID, "amount": -3}, ""),
+        (pay, {**PAID, "amount": 5}, "amount=5"),
+        (pay, {**PAID, "amount": 2.1}, "amount=2.1"),
+        (pay, {**PAID, "amount": 200.5}, "amount=200.5"),
+        (pay, {**PAID, "copies": 1}, ""),
+        (pay, {**PAID, "copies": 2}, "copies=2"),
+        (pay, {**PAID, "urgent": False}, ""),
+        (pay, {**PAID, "urgent": True}, ""),
+        (share, {"people": {"ann": "reader"}}, ""),
+        (share, {"people": {"eve": "reader"}}, "eve"),
+        (share, {"people": {"ann": "owner"}}, "owner"),
+        (share, {"people": {}, "more": [{"to": 77, "eve@x.org": True}]}, "eve@x.org"),
+        (share, {"people": {}, "more": [{"ann": 78}]}, "ann=78"),
+        (share, {"people": {}, "more": None}, "a call of share"),
+        (publish, {"file": "notes.md", "site": "ann"}, ""),
+        (publish, {"file": "notes.md", "site": "evil"}, "evil"),
+        (publish, {"file": "other.md", "site": "ann"}, "other.md"),
+    ],
+)
+def test_numbers_keys_and_long_texts_are_looked_at_and_defaults_are_the_authors(
+    called: Tool, arguments: dict[str, Any], missing: str
+) -> None:
+    traits = traits_of(called, arguments, builtin=False)
+    assert unnamed(traits, arguments, TOLD) == missing
+
+
+@pytest.mark.parametrize(
+    ("told", "address", "asks", "more", "named"),
+    [
+        ("github.com", "https://github.com/acme", "POST", {}, True),
+        ("github.com/acme", "https://github.com/acme", "POST", {}, True),
+        ("https://github.com/acme.", "https://github.com/acme/loom", "POST", {"body": "x"}, True),
+        ("github.com/acme", "https://github.com/acme-evil", "POST", {}, False),
+        ("github.com/acme", "https://github.com/attacker", "POST", {}, False),
+        ("github.com/acme", "https://github.com/attacker?d=1", "GET", {}, False),
+        ("github.com/acme", "https://github.com/attacker", "GET", {}, True),
+        ("github.com/acme", "https://github.com/attacker", "GET", {"headers": {"X-Data": "1"}}, False),
+        ("github.com/acme", "https://github.com/attacker", "GET", {"body": "1"}, False),
+        ("github.com/acme", "https://github.com/acme/../attacker", "POST", {}, False),
+        ("github.com/acme", "https://github.com/acme/%2e%2e/attacker", "POST", {}, False),
+        ("github.com/acme", "https://github.com/acme/%252e%252e/attacker", "POST", {}, False),
+        ("github.com/acme", "https://github.com//acme/", "POST", {}, True),
+        ("github.com/acme", "https://github.com/acme?d=1", "GET", {}, True),
+        ("github.com/acme?page=1", "https://github.com/acme?page=1", "GET", {}, True),
+        ("github.com/acme?page=1", "https://github.com/acme?page=secret", "GET", {}, False),
+        ("github.com/acme and github.com/loom", "https://github.com/loom/x", "PUT", {}, True),
+        ("GitHub.com/acme", "https://github.com/acme", "POST", {}, True),
+        ("github.com:8443/acme", "https://github.com/acme", "POST", {}, False),
+        ("github.com:443/acme", "https://github.com/acme", "POST", {}, True),
+        ("github.com/acme", "https://github.com:8443/acme", "POST", {}, False),
+        ("github.com/acme", "https://evil.org/github.com/acme", "GET", {}, False),
+    ],
+)
+def test_an_address_is_named_by_its_host_and_the_beginning_of_its_path(
+    told: str, address: str, asks: str, more: dict[str, Any], named: bool
+) -> None:
+    arguments = {"url": address, "method": asks, **more}
+    called = tool(_request, name="network_request")
+    traits = traits_of(called, arguments, builtin=True)
+    assert (unnamed(traits, arguments, f"Ask {told} for it.") == "") is named
+
+
+def _request(url: str, method: str = "GET", headers: dict[str, str] | None = None, body: str | None = None) -> None:
+    """Stand in for what the model is offered."""
+
+
+@pytest.mark.parametrize(
+    ("options", "outside"), [({}, False), ({"untrusted": True}, True), (ADDRESS, True), (SAFE, False)]
+)
+def test_a_tool_of_ones_own_can_say_that_what_it_gives_comes_from_outside(options: Any, outside: bool) -> None:
+    assert tool(_request, **options).untrusted is outside
+    declared = {"mine"} if outside else set()
+    found = hear(entries(read("mine")), [], declared=declared)
+    assert (found.source, found.sources) == (("mine", ("mine",)) if outside else ("", ()))
+    assert hear(entries(read("mine")), ["mine"], declared=declared).source == "", "the deployment vouches for it"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +221,7 @@ def test_what_the_users_own_words_do_not_name_is_found(
         ({"mode": "accept_edits"}, [], "ask", "untrusted"),
         ({"deny": ["*"]}, [], "deny", "agent"),
         ({}, ["write_file(a)"], "ask", "untrusted"),
-        ({"enabled": False}, [], "allow", "switched off"),
+        ({"enabled": False}, [], "ask", "untrusted"),
     ],
 )
 def test_such_a_call_asks_whatever_the_rules_allow(
