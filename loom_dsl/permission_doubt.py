@@ -35,12 +35,10 @@ def steers(path: str) -> bool:
 
     Those are hidden files too (`.github/workflows/ci.yml`, `.envrc`), but for lists of what to ignore.
     """
-    parts = path.lower().split("/")
-    name = parts[-1]
-    hidden = any(part.startswith(".") and part not in (".", "..") for part in parts)
-    if hidden and len([part for part in parts if part.startswith(".")]) == 1 and name.endswith("ignore"):
-        return False
-    return hidden or _STEERING.fullmatch(name) is not None
+    *above, name = path.lower().split("/")
+    if any(part.startswith(".") and part not in (".", "..") for part in above):
+        return True
+    return (name.startswith(".") and not name.endswith("ignore")) or _STEERING.fullmatch(name) is not None
 
 
 def _doubt(rule: Rule, call: Call) -> str:

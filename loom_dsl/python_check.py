@@ -5,6 +5,7 @@ from doing harm is the confinement that it runs in.
 """
 
 import ast
+import sys
 import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ isinstance issubclass iter len list map max min next oct ord pow print range rep
 sum tuple zip Exception ValueError KeyError TypeError IndexError ZeroDivisionError ArithmeticError StopIteration
 """
 _PLAIN = frozenset(_PLAIN_TEXT.split())
-_MODULES_BEHIND = MODULES | {"codecs", "inspect", "enum", "io", "abc", "shutil", "pathlib", "open", "eval", "exec"}
+_NO_MODULES = frozenset({"copy", "datetime", "random", "time"})
+"""Attributes of what may be imported that are called like a module and are none."""
 
 
 def _only_computes(node: ast.AST, made: Collection[str]) -> bool:
@@ -98,19 +100,24 @@ def _only_computes(node: ast.AST, made: Collection[str]) -> bool:
         case ast.Import(names=names):
             return all(alias.name in _COMPUTING for alias in names)
         case ast.ImportFrom(module=module, level=level, names=names):
-            return level == 0 and module in _COMPUTING and all(_is_plain_name(alias.name) for alias in names)
+            return level == 0 and module in _COMPUTING and all(_is_plain_attribute(alias.name) for alias in names)
         case ast.Name(id=name, ctx=ast.Load()):
             return name in _PLAIN or (name in made and _is_plain_name(name))
         case ast.Attribute(attr=name):
-            return _is_plain_name(name)
+            return _is_plain_attribute(name)
         case ast.AsyncFunctionDef() | ast.ClassDef() | ast.Global() | ast.Nonlocal() | ast.Match():
             return False
         case _:
             return True
 
 
+def _is_plain_attribute(name: str) -> bool:
+    """Whether it is no way to a module behind the one that was imported, such as `json.codecs`."""
+    return _is_plain_name(name) and (name in _NO_MODULES or name not in sys.stdlib_module_names)
+
+
 def _is_plain_name(name: str) -> bool:
-    return not name.startswith("_") and name != "*" and name not in _MODULES_BEHIND
+    return not name.startswith("_") and name != "*" and name not in MODULES | CALLS - {"compile"}
 
 
 def _of(node: ast.AST) -> Iterator[Finding]:
