@@ -75,7 +75,7 @@ def is_harmless(code: str) -> bool:
     nodes = list(ast.walk(tree))
     made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    made |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ExceptHandler)) and node.name}
     made |= {alias.asname or alias.name for node in nodes if isinstance(node, _IMPORTS) for alias in node.names}
     return all(_only_computes(node, made) for node in nodes)
 
