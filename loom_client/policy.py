@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from activities.path_guard import refuse_protected, refuse_secret
 from activities.policy_layers import POLICY_VARIABLE, ask_function, deployment_policy, project_policy
 from activities.registry import ToolRegistry
 from activities.shell_parser import read_command
@@ -18,7 +19,7 @@ from loom_dsl.agent import Agent, call_name, read_agent
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import approvals_for, unanswered
 from loom_dsl.document import Document, load_document, validate_model
-from loom_dsl.errors import LoomError, UserError
+from loom_dsl.errors import LoomError, PermissionDenied, UserError
 from loom_dsl.permission_function import PermissionRequest
 from loom_dsl.permission_lists import Mode, Permissions
 from loom_dsl.permission_rules import COMMAND_TOOLS, rule_for
@@ -130,12 +131,17 @@ class PolicyView:
             return self._placed(call, verdict)
         tool = self._tool(name, reference or name)
         arguments = arguments_of(tool, specifier)
-        traits = self._traits(tool, reference or name, arguments)
+        try:
+            traits = self._traits(tool, reference or name, arguments)
+        except PermissionDenied as error:
+            return self._placed(call, _refusal("inside the working directory", error.message))
         answer = None
         if self._permissions.function is not None:
             request = PermissionRequest.of(traits, arguments, agent=self.name, job="")
             answer = await ask_function(self._registry, self._permissions.function, request)
         verdict = decide(self._permissions, traits, arguments, layers=self._layers, answer=answer)
+        if verdict.decision != "deny":
+            verdict = self._refused(tool, reference or name, traits) or verdict
         found = self._placed(call, verdict)
         if verdict.decision != "ask":
             return found
@@ -165,6 +171,24 @@ class PolicyView:
                 read_command=read_command,
             )
 
+    def _refused(self, tool: Tool, reference: str, traits: ToolTraits) -> Verdict | None:
+        """Say what one of Loom's file tools refuses when it runs, whatever the rules say."""
+        if not self._registry.is_builtin(reference) or tool.recursive or not traits.paths:
+            return None
+        try:
+            for path in traits.paths:
+                (refuse_secret if tool.read_only else refuse_protected)(path, path)
+        except PermissionDenied as error:
+            return _refusal("protected place", error.message)
+        if not tool.read_only:
+            with Workspace(self._workdir) as workspace:
+                links = [path for path in traits.paths if workspace.real_path(path) != path]
+            if links:
+                return _refusal(
+                    "no symbolic links", f"{links[0]!r} goes through a symbolic link, which is not written through"
+                )
+        return None
+
     def _placed(self, call: str, verdict: Verdict) -> Explained:
         found = Explained(call, verdict)
         layer = {"mode": "agent", "function": "agent", "switched off": "agent", "default": "agent"}.get(
@@ -176,6 +200,10 @@ class PolicyView:
             return replace(found, file=document.source if document is not None else "")
         line, _ = document.position(path, key=not isinstance(path[-1], int))
         return replace(found, file=document.source, line=line)
+
+
+def _refusal(rule: str, reason: str) -> Verdict:
+    return Verdict(decision="deny", rule=rule, layer="built-in", reason=f"{reason}; no rule can allow it")
 
 
 def parse_call(call: str) -> tuple[str, str | None]:

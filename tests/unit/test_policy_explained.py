@@ -1,0 +1,64 @@
+"""What `loom policy explain` says about Loom's file tools is what happens when they run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from activities.workspace import Workspace
+from loom_client.policy import PolicyView
+from loom_dsl.errors import PermissionDenied
+
+AGENT = {
+    "loom": 1,
+    "kind": "agent",
+    "name": "files",
+    "model": "m",
+    "tools": ["read_file", "write_file", "delete_file", "glob"],
+    "permissions": {"allow": ["*"]},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with links, and an agent's file beside it."""
+    (tmp_path / "agent.yaml").write_text(json.dumps(AGENT))
+    (work := tmp_path / "work").mkdir()
+    (work / "a.txt").write_text("a")
+    (work / ".env").write_text("A=b")
+    for name, target in {"out": "/usr", "inside": "a.txt", "hidden": ".env", "loop": "loop"}.items():
+        (work / name).symlink_to(target)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        ("read_file(.env)", "protected place"),
+        ("read_file(hidden)", "protected place"),
+        ("read_file(keys/x.pem)", "protected place"),
+        ("read_file(out/share)", "inside the working directory"),
+        ("read_file(loop)", "inside the working directory"),
+        ("write_file(.git/hooks/pre-commit)", "protected place"),
+        ("write_file(.env.example)", "protected place"),
+        ("write_file(inside)", "no symbolic links"),
+        ("delete_file(.loom/policy.yaml)", "protected place"),
+    ],
+)
+async def test_what_is_refused_when_it_runs_is_denied(place: Path, call: str, rule: str) -> None:
+    found = (await PolicyView(place / "agent.yaml", workdir=place / "work").explain(call)).verdict
+    assert (found.decision, found.rule, found.layer) == ("deny", rule, "built-in")
+    assert "no rule can allow it" in found.reason
+    path = call.partition("(")[2].rstrip(")")
+    with Workspace(place / "work") as workspace, pytest.raises(PermissionDenied):
+        if call.startswith("read_file"):
+            workspace.open_read(path)
+        else:
+            with workspace.open_write(path):
+                pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("call", ["read_file(inside)", "read_file(.env.example)", "write_file(b.txt)", "glob(**/.env)"])
+async def test_what_runs_is_allowed(place: Path, call: str) -> None:
+    found = (await PolicyView(place / "agent.yaml", workdir=place / "work").explain(call)).verdict
+    assert found.decision == "allow", found
