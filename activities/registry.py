@@ -21,6 +21,7 @@ from loom_dsl.errors import (
     UnknownToolError,
 )
 from loom_dsl.mcp import is_mcp, unconnected
+from loom_dsl.tool_modules import advice_on
 from loom_dsl.tools import Tool, tool
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -110,7 +111,7 @@ class ToolRegistry:
         listed = ", ".join(self.modules) or "none"
         raise MissingTools(
             f"{reference!r}: the worker does not list the module {module!r} (it lists: {listed}); "
-            f"start it with --tools {module}"
+            + advice_on(module, f"start it with --tools {module}")
         )
 
     def resolve_all(self, references: Iterable[str]) -> dict[str, Tool]:

@@ -6,15 +6,18 @@ from typing import Any
 from loom_client.settings import worker_command
 from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
+from loom_dsl.tool_modules import is_of_python
 from loom_store.transaction import Transaction
 
 
 def modules_of(plan: Plan) -> tuple[str, ...]:
-    """Give the modules that a plan names, in alphabetical order; what Loom itself has is in none."""
+    """Give the modules that a plan names, in alphabetical order; what Loom itself has is in none,
+    and one of Python's own is nothing that a worker should offer."""
     references = {*_tools_of(plan.agent), *(name for agent in plan.agents.values() for name in _tools_of(agent))}
     for body in plan.bodies.values():
         references.update(name for node in body.nodes.values() for name in _functions_of(node))
-    return tuple(sorted({name.rpartition(":")[0] for name in references if ":" in name}))
+    modules = {name.rpartition(":")[0] for name in references if ":" in name}
+    return tuple(sorted(module for module in modules if not is_of_python(module)))
 
 
 def start_worker(tx: Transaction, row: Mapping[str, Any], task_queue: str) -> str:

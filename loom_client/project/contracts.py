@@ -13,6 +13,7 @@ from activities.registry import ToolRegistry
 from loom_dsl.checks_unit import Contract
 from loom_dsl.errors import LoomError, MissingTools
 from loom_dsl.mcp import is_mcp
+from loom_dsl.tool_modules import advice_on
 
 
 class Contracts:
@@ -44,7 +45,8 @@ class Contracts:
 
                 arguments_schema(self.registry.function(name))
         except MissingTools:
-            return f"{name!r} is in a module that was not looked at; check it with --tools {module}, too"
+            advice = advice_on(module, f"check it with --tools {module}, too")
+            return f"{name!r} is in a module that was not looked at; {advice}"
         except LoomError as error:
             return error.message
         return None

@@ -22,6 +22,7 @@ from loom_dsl.policy import Policy
 from loom_dsl.scenario import LoadedScenario, Scenario
 from loom_dsl.scenario_check import check_scenario
 from loom_dsl.script import Script
+from loom_dsl.tool_modules import advice_on
 from loom_dsl.webhooks import KIND as WEBHOOKS
 from loom_dsl.webhooks import WebhookSettings
 
@@ -237,7 +238,7 @@ def _unknown(
     module = reference.rpartition(":")[0]
     if not module or module in tools.registry.modules:
         return document.diagnostic(UNKNOWN_TOOL, error.message, place)
-    fix = f"check it with --tools {module}" + (", too" if tools.asked else "")
+    fix = advice_on(module, f"check it with --tools {module}" + (", too" if tools.asked else ""))
     if tools.asked:
         return document.diagnostic(UNKNOWN_TOOL, error.message, place, fix=fix)
     found = document.diagnostic(UNKNOWN_TOOL, f"{reference!r} was not looked at", place, fix=fix)
