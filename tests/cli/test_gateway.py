@@ -157,13 +157,15 @@ def test_what_a_sub_agent_asks_is_shown_with_its_job_and_decided_by_the_same_rol
 
 
 def test_a_link_shows_first_decides_once_and_for_nobody_else(door: Door) -> None:
-    job, name = asked(door, approvals={"approvers": ["ann", "bob"], "quorum": 2})
+    job, name = asked(door, approvals={"approvers": ["ann", "bob"], "quorum": 2, "expires": "1h"})
     made = door.ask("POST", f"/v1/approvals/{name}/links", "bot", json={"for": "ann"})
     assert made.status_code == 201, made.text
     link = made.json()["approve"]
     page = door.ask("GET", link, by="")
     assert page.status_code == 200
     assert "Decided by</dt><dd>ann" in page.text
+    assert "When nobody answers</dt><dd>if nobody answers within 1h, it is refused" in page.text
+    assert "Remembered</dt><dd>nothing; with `loom decide --remember` it would be: write_file(report.md)" in page.text
     assert '<form method="post">' in page.text
     wanted = {"referrer-policy": "no-referrer", "cache-control": "no-store", "x-content-type-options": "nosniff"}
     assert {key: page.headers[key] for key in wanted} == wanted

@@ -9,6 +9,7 @@ import pytest
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import approvals_for, unanswered
 from loom_dsl.errors import ExpressionError
+from loom_dsl.narrow_approvals import strengthened
 from loom_dsl.permission_function import answer_of
 from loom_dsl.permission_lists import Permissions
 from loom_dsl.permission_rules import rule_for
@@ -84,11 +85,16 @@ def kept(asking: Asking, asked_by: frozenset[str], traits: ToolTraits = ORDER, *
 
 
 Way = Callable[[str, Asking], str]
-"""Tries to silence the question of a source; gives what is decided then: allow, ask or deny."""
+"""Tries to silence the question of a source; gives what is decided then: allow, ask, deny or halt."""
 
 
 def by_expiry(name: str, asking: Asking) -> str:
     return asking.approvals(SILENT).on_expiry
+
+
+def by_being_halted(name: str, asking: Asking) -> str:
+    """Picked up again, it is asked anew: nothing that halts ever allows."""
+    return asking.approvals(Approvals.model_validate({"expires": "1s", "on_expiry": "halt"})).on_expiry
 
 
 def by_mode(mode: str) -> Way:
@@ -132,6 +138,7 @@ def by_being_switched_off(name: str, asking: Asking) -> str:
     ("way", "decision"),
     [
         (by_expiry, "deny"),
+        (by_being_halted, "halt"),
         (by_mode("accept_edits"), "ask"),
         (by_mode("dont_ask"), "deny"),
         (by_the_same_call, "allow"),
@@ -156,6 +163,7 @@ def test_not_even_an_agent_that_is_switched_off_runs_what_a_layer_around_asks(na
     ("way", "decision"),
     [
         (by_expiry, "allow"),
+        (by_being_halted, "halt"),
         (by_mode("dont_ask"), "deny"),
         (by_the_same_call, "allow"),
         (by_other_arguments, "ask"),
@@ -272,3 +280,10 @@ def test_what_would_be_remembered_is_said_in_words() -> None:
     said = in_words(rules)
     assert said.startswith("write_file(a.md), and order with these very arguments, and network_request(GET")
     assert said.count("HEAD") == 1
+
+
+@pytest.mark.parametrize("inner", [{}, {"expires": "1s"}, {"expires": "1s", "on_expiry": "allow"}])
+@pytest.mark.parametrize("outer", [{}, {"expires": "1h", "on_expiry": "allow"}])
+def test_of_two_policies_at_once_neither_lets_silence_allow(inner: dict[str, Any], outer: dict[str, Any]) -> None:
+    found = strengthened(Approvals.model_validate(inner), Approvals.model_validate(outer))
+    assert found.on_expiry == "deny"
