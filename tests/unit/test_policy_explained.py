@@ -1,5 +1,6 @@
 """What `loom policy explain` says about Loom's file tools is what happens when they run."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -50,12 +51,10 @@ async def test_what_is_refused_when_it_runs_is_denied(place: Path, call: str, ru
     assert (found.decision, found.rule, found.layer) == ("deny", rule, "built-in")
     assert "no rule can allow it" in found.reason
     path = call.partition("(")[2].rstrip(")")
-    with Workspace(place / "work") as workspace, pytest.raises(PermissionDenied):
-        if call.startswith("read_file"):
-            workspace.open_read(path)
-        else:
-            with workspace.open_write(path):
-                pytest.fail("it was opened")
+    with Workspace(place / "work") as workspace, contextlib.ExitStack() as opened:
+        opening = workspace.open_read if call.startswith("read_file") else workspace.open_write
+        with pytest.raises(PermissionDenied):
+            opened.enter_context(opening(path))
 
 
 @pytest.mark.parametrize("call", ["read_file(inside)", "read_file(.env.example)", "write_file(b.txt)", "glob(**/.env)"])
