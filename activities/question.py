@@ -8,6 +8,7 @@ from activities.runtime import Call, JobFacts
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import unanswered
 from loom_dsl.canonical import canonical_json
+from loom_dsl.lookalike import in_one_line
 from loom_dsl.permission_rules import rule_for
 from loom_dsl.permissions import Verdict
 from loom_dsl.redaction import mask_known, redact
@@ -46,7 +47,7 @@ async def request_of(calls: "Calls", call: Call, facts: JobFacts, asked: Asked) 
     request: dict[str, Any] = {
         "tool": tool.name,
         "call_id": call.arguments["call"]["id"],
-        "summary": redact(summary, secrets)[:MOST_SUMMARY],
+        "summary": in_one_line(redact(summary, secrets), MOST_SUMMARY),
         "reason": verdict.reason[:MOST_SUMMARY],
         "rules": rule_for(traits.call(arguments)),
         "rule": verdict.rule[:MOST_SUMMARY],

@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from itertools import groupby
 
 _WORD = re.compile(r"[^\W\d_]+(?:[\d_]*[^\W\d_]+)*")
 _HIDDEN = re.compile(
@@ -14,6 +16,13 @@ _LIKE_LATIN = frozenset("аеорсухіјѕԁһӏԛԝвкмнтАВЕКМНО�
 """Cyrillic and Greek letters that look like Latin ones."""
 _PUNCTUATION = {"\u2215": "/", "\u2044": "/", "\u29f8": "/", "\u2024": ".", "\uff0e": ".", "\uff0f": "/", "\u2010": "-",
                 "\u2011": "-", "\u2212": "-", "\u037e": ";", "\u01c3": "!", "\ua789": ":", "\u2236": ":"}  # fmt: skip
+
+
+MOST_BLANKS, MOST_BLANK_LINES = 40, 3
+"""So many of them in a row are shown as they are: what stands behind more could be out of sight."""
+_RUN = re.compile(rf"[ \t]{{{MOST_BLANKS + 1},}}")
+_BLANK = re.compile(r"([+-]?)\s*")
+_LINE_END = re.compile(r"\s*\n\s*")
 
 
 def _script(letter: str) -> str:
@@ -40,6 +49,33 @@ def revealed(text: str) -> str:
     text = _WORD.sub(lambda word: _revealed_word(word[0], plain), text)
     text = "".join(_escape(c) if c in _PUNCTUATION or _SPACES.match(c) else c for c in text)
     return _HIDDEN.sub(lambda found: _escape(found[0]), text)
+
+
+def gathered(lines: Iterable[str]) -> list[str]:
+    """Write many blanks in a row as ``␠×3000``, and many blank lines as ``⏎×200``: nothing is pushed out of sight.
+
+    A line of a diff is blank when it has its mark alone.
+    """
+    shown: list[str] = []
+    for blank, group in groupby(lines, key=_mark_of_blank):
+        found = [_RUN.sub(lambda run: f"␠×{len(run[0])}", line) for line in group]
+        shown += found if blank is None or len(found) <= MOST_BLANK_LINES else [f"{blank}⏎×{len(found)}"]
+    return shown
+
+
+def in_one_line(text: str, most: int) -> str:
+    """Write a text in one line of at most `most` characters; where lines end, and how much is left out, is shown."""
+    line = _LINE_END.sub(lambda end: f" ⏎×{count} " if (count := end[0].count("\n")) > 1 else " ⏎ ", text.strip())
+    line = _RUN.sub(lambda run: f"␠×{len(run[0])}", line)
+    if len(line) <= most:
+        return line
+    left = f"… ({len(line)} characters)"
+    return line[: max(0, most - len(left))] + left
+
+
+def _mark_of_blank(line: str) -> str | None:
+    found = _BLANK.fullmatch(line)
+    return found[1] if found else None
 
 
 def _revealed_word(word: str, plain: bool) -> str:

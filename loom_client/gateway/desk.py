@@ -250,7 +250,7 @@ def _with_content(tx: Transaction, name: str) -> dict[str, Any] | None:
     if row is None:
         return None
     preview = _text(tx, row["details"].get("preview", ""))
-    return {**row, "content": arguments_of(tx, row["arguments_digest"]), "preview": preview[:LARGEST_SHOWN]}
+    return {**row, "content": arguments_of(tx, row["arguments_digest"]), "preview": _cut(preview, row["id"])}
 
 
 def _text(tx: Transaction, name: str) -> str:
@@ -258,3 +258,12 @@ def _text(tx: Transaction, name: str) -> str:
         return tx.get_blob(name).decode("utf-8", "replace") if name else ""
     except BlobMissing:
         return ""
+
+
+def _cut(preview: str, approval: str) -> str:
+    left = len(preview) - LARGEST_SHOWN
+    return (
+        preview
+        if left <= 0
+        else f"{preview[:LARGEST_SHOWN]}\n... {left} more characters; all: loom approvals {approval}"
+    )

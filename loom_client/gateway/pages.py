@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 from loom_client.gateway.answers import SAFE, TITLES, Problem
 from loom_client.gateway.links import Link
 from loom_client.render.approvals import rules_in_words
-from loom_dsl.lookalike import revealed
+from loom_dsl.lookalike import gathered, revealed
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
@@ -18,6 +18,8 @@ _PAGE = """<!doctype html>
 {body}
 </body></html>
 """
+LONGEST_LINE = 120
+"""Characters of a line on the page, which has no styles that would fold it."""
 _FACTS = (("job", "Job"), ("tool", "Tool"), ("summary", "What"), ("reason", "Why it asks"), ("requester", "Who asks"))
 
 
@@ -33,9 +35,9 @@ def question(link: Link, row: Mapping[str, Any]) -> HTMLResponse:
     parts = [f"<dl>\n{lines}</dl>"]
     if row["content"] is not None:
         text = json.dumps(row["content"], indent=2, ensure_ascii=False)
-        parts.append(f"<h2>Arguments</h2><pre>{_safe(text)}</pre>")
+        parts.append(f"<h2>Arguments</h2><pre>{_folded(text)}</pre>")
     if row["preview"]:
-        parts.append(f"<h2>What it would change</h2><pre>{_safe(row['preview'])}</pre>")
+        parts.append(f"<h2>What it would change</h2><pre>{_folded(row['preview'])}</pre>")
     parts.append(f'<form method="post"><button type="submit">{_safe(link.choice.capitalize())}</button></form>')
     return _page(f"{link.choice.capitalize()} this?", "\n".join(parts), 200)
 
@@ -67,5 +69,18 @@ def _page(title: str, body: str, status: int) -> HTMLResponse:
     return HTMLResponse(_PAGE.format(title=_safe(title), body=body), status, SAFE)
 
 
+def _folded(text: str) -> str:
+    """A text whose lines all end on the page: what a reader had to scroll to would be out of sight."""
+    folded = []
+    for line in _seen(text).split("\n"):
+        folded += [line[:LONGEST_LINE]]
+        folded += [f"  ↳ {line[at : at + LONGEST_LINE]}" for at in range(LONGEST_LINE, len(line), LONGEST_LINE)]
+    return html.escape("\n".join(folded))
+
+
+def _seen(text: str) -> str:
+    return revealed("\n".join(gathered(text.split("\n"))))
+
+
 def _safe(value: Any) -> str:
-    return html.escape(revealed(str(value)))
+    return html.escape(_seen(str(value)))

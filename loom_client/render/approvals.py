@@ -6,7 +6,7 @@ from typing import Any
 from loom_client.render.text import clock, duration, moment_of, one_line, place, visible
 from loom_dsl.approval import CHOICES
 from loom_dsl.events import Event
-from loom_dsl.lookalike import revealed
+from loom_dsl.lookalike import gathered, revealed
 from loom_dsl.remembered import in_words
 
 MOST_PREVIEW_LINES = 12
@@ -113,6 +113,7 @@ def _who(policy: Mapping[str, Any]) -> Iterator[str]:
 def preview_lines(preview: str, most: int = 0) -> Iterator[Line]:
     """Give the lines of a diff with their colours; the first `most` (0: all)."""
     lines = revealed(visible(preview)).splitlines()
+    lines = gathered(lines)
     for line in lines[:most] if most else lines:
         yield f"    {line}", _diff_style(line)
     if most and len(lines) > most:
