@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from activities.beside import beside
 from activities.call_words import preview_of, summary_of
 from activities.runtime import Call, JobFacts
 from loom_dsl.approval_policy import Approvals
@@ -42,7 +43,7 @@ async def request_of(calls: "Calls", call: Call, facts: JobFacts, asked: Asked) 
     """Write the request, with its contents in the store."""
     tool, arguments, verdict = asked.tool, asked.arguments, asked.verdict
     text, secrets = canonical_json(arguments), calls.runtime.secrets
-    traits = calls.traits(call, facts, tool, arguments)
+    traits = await beside(arguments, calls.traits, call, facts, tool, arguments)
     summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
     request: dict[str, Any] = {
         "tool": tool.name,

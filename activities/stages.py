@@ -10,6 +10,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.approved import check_approved
+from activities.beside import beside
 from activities.call_limit import check_call_limit
 from activities.hooks import Hooks, hooked
 from activities.mcp.catalogue import changed, tool_of_call
@@ -152,7 +153,7 @@ class Calls:
         """
         if tool.check is not None:
             await check_call(tool.check, arguments)
-        traits = self.traits(call, facts, tool, arguments)
+        traits = await beside(arguments, self.traits, call, facts, tool, arguments)
         await self._layers.learn(self.runtime.store, call, facts.workdir)
         around = self._layers.around(call.latest, facts.workdir)
         answer = await self._layers.answer(call, facts, traits, arguments)
@@ -160,15 +161,16 @@ class Calls:
         untrusted = other or await untrusted_reason(
             self.runtime, self._transcript, call, traits, arguments, self._layers.trusted, self._layers.roles
         )
-        judge = partial(
+        decided = partial(
             decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted
         )
-        asked = judge()
+        judge = partial(beside, arguments, decided)
+        asked = await judge()
         if asked.decision != "ask":
             return asked
         policy, signed = self.approvals(call, facts, tool, asked), self.is_signed(call, facts, tool)
         remembered = [] if other else await remembered_here(self.runtime, call, policy, signed=signed)
-        verdict = judge(remembered=remembered)
+        verdict = await judge(remembered=remembered)
         if verdict.decision != "ask":
             return verdict
         name = traits.call(arguments).digest
@@ -177,7 +179,7 @@ class Calls:
                 await check_approved(self.runtime, call, policy, name, signed=signed)
             return verdict.model_copy(update={"decision": "allow"})
         kept = [] if other else await kept_rules(self.runtime, facts, policy, name, signed=signed)
-        return judge(remembered=[*remembered, *kept]) if kept else verdict
+        return await judge(remembered=[*remembered, *kept]) if kept else verdict
 
     def approvals(self, call: Call, facts: JobFacts, tool: Tool, verdict: Verdict) -> Approvals:
         """Say what happens to the question about a call, and who answers it: by the policies of all who ask.
