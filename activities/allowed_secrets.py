@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loom_dsl.errors import ConfigurationError, PermissionDenied
+from loom_dsl.redaction import SHORTEST_KNOWN
 
 _OPTION = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:@(?P<hosts>[^@\s]+))?")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::[0-9]{1,5})?")
@@ -53,12 +54,18 @@ class AllowedSecrets:
         """Look the named variables up; one that is not set is left out.
 
         Raises:
-            ConfigurationError: An option cannot be read.
+            ConfigurationError: An option cannot be read, or a value is too short to be masked.
         """
         hosts: dict[str, tuple[str, ...]] = {}
         for secret in map(parse_secret, options):
             hosts[secret.name] = hosts.get(secret.name, ()) + secret.hosts
-        return cls({name: environment[name] for name in hosts if environment.get(name)}, hosts)
+        values = {name: environment[name] for name in hosts if environment.get(name)}
+        if short := [name for name, value in values.items() if len(value) < SHORTEST_KNOWN]:
+            raise ConfigurationError(
+                f"--secret {', '.join(short)}: a value of under {SHORTEST_KNOWN} characters cannot be masked, because "
+                "it would occur by chance; give a longer one, or leave the option out"
+            )
+        return cls(values, hosts)
 
     def value(self, name: str, host: str | None = None) -> str:
         """Give a secret to a tool.

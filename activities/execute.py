@@ -33,7 +33,7 @@ from loom_dsl.errors import (
     ToolTimeout,
     UnreadableResult,
 )
-from loom_dsl.redaction import redact
+from loom_dsl.redaction import MaskedStream, redact
 from loom_dsl.tools import Reconciliation, ToolContext
 from loom_store.rows import Effect
 from loom_store.transaction import Transaction
@@ -46,6 +46,8 @@ LARGEST_PROGRESS = 2_000
 """Characters of a text that a tool tells while it works."""
 MOST_UNHEARD = 200
 """Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
+LEAST_HELD = 4
+"""Characters of a secret's beginning at the end of what a tool tells that are held back."""
 LEFT_ALONE = 1.0
 """Seconds beyond its timeout after which a function is ended whose attempt was lost."""
 LARGEST_SUMMARY = 300
@@ -275,9 +277,13 @@ class Execute:
 
     def _progress(self, run: Attempt) -> Progress:
         call, item, attempt = run.call, run.call.arguments["call"], activity.info().attempt
+        stream = MaskedStream(self._runtime.secrets, LEAST_HELD)
 
         async def tell(text: str) -> None:
-            content = self._masked(text)[:LARGEST_PROGRESS]
+            # What may be the beginning of a secret goes with the next text, or with none.
+            content = self._masked(stream.feed(text))[:LARGEST_PROGRESS]
+            if not content and text:
+                return
             event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
             key = f"{call.turn}/{call.at}/progress/{attempt}/{next(self._told)}"
             # The tool's work does not depend on who hears of it.

@@ -14,7 +14,8 @@ from activities.tool_run import Raised, ask, describe
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import LoomError, PermissionDenied, ToolError
 from loom_dsl.hooks import HookAnswer, HookCall, misuse
-from loom_dsl.redaction import mask_known, redact
+from loom_dsl.redaction import redact
+from loom_dsl.secret_arguments import refuse_secrets
 from loom_dsl.tools import Arguments, Tool, validate_arguments
 
 LONGEST_NOTE = 500
@@ -125,11 +126,13 @@ class Hooks:
         secrets = self._runtime.secrets
         if answer.arguments is not None and outcome.get("ok"):
             tool = await self._calls.tool(facts, call.arguments["call"])
-            arguments = mask_known(canonical_json(validate_arguments(tool, answer.arguments)), secrets).encode()
-            return {**outcome, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(arguments))}
+            arguments = validate_arguments(tool, answer.arguments)
+            refuse_secrets(arguments, secrets)
+            text = canonical_json(arguments).encode()
+            return {**outcome, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
         if answer.output is not None and outcome.get("ok"):
-            text = redact(answer.output, secrets).encode("utf-8", "replace")
-            return {**outcome, "output": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
+            output = redact(answer.output, secrets).encode("utf-8", "replace")
+            return {**outcome, "output": await self._runtime.store.write(lambda tx: tx.put_blob(output))}
         return None
 
     async def _note(self, point: str, reference: str, call: Call, answer: HookAnswer) -> None:

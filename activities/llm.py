@@ -88,7 +88,7 @@ def _finish(
     stored = _stored(tx, call)
     if stored is not None:
         return stored
-    if not deltas.flush(tx):
+    if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
     content = {"$blob": tx.put_blob(answer["text"].encode("utf-8", "replace"))}
     event = {"t": "llm_finish", "n": call.turn, "node": call.at, **answer, "content": content}

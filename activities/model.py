@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from temporalio import activity
@@ -15,10 +16,11 @@ from activities.observe import store_events
 from activities.openai_chat import chat_body
 from activities.prices import cost_microusd
 from activities.runtime import Call, JobFacts, Runtime
-from activities.transcript import NOTE, PRIVATE, Transcript
+from activities.transcript import MASKED, NOTE, PRIVATE, Transcript
 from loom_dsl.context import estimate_tokens
 from loom_dsl.errors import Aborted, ModelProtocolError, StoreLocked
 from loom_dsl.messages import render
+from loom_dsl.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
@@ -27,11 +29,12 @@ DELTA_SECONDS = 0.05
 
 
 class Deltas:
-    """Text on its way to watchers, in batches, fenced by attempt."""
+    """Text on its way to watchers, in batches, without the secrets that are known, fenced by attempt."""
 
     def __init__(self, runtime: Runtime, call: Call, attempt: int) -> None:
         self._runtime, self._call, self._attempt = runtime, call, attempt
         self._pending: list[str] = []
+        self._masked = MaskedStream(runtime.secrets)
         self._sequence = 0
         self._last = time.monotonic()
 
@@ -50,11 +53,16 @@ class Deltas:
                 pass  # nothing was taken from what is pending: it goes with the next piece
             self._last = time.monotonic()
 
-    def flush(self, tx: Transaction) -> bool:
-        """Write what is pending; False when a newer attempt has begun."""
-        if not self._pending:
+    def flush(self, tx: Transaction, *, last: bool = False) -> bool:
+        """Write what is pending, and at last what may have been the beginning of a secret.
+
+        Returns:
+            False when a newer attempt has begun.
+        """
+        text, self._pending = self._masked.feed("".join(self._pending)), []
+        text += self._masked.rest() if last else ""
+        if not text:
             return True
-        text, self._pending = "".join(self._pending), []
         self._sequence += 1
         stream = f"{self._call.turn}/{self._call.at}"
         return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, text, turn=self._call.turn)
@@ -84,9 +92,9 @@ class Model:
             return await self._result(facts, *stored)
         deltas = Deltas(self._runtime, call, activity.info().attempt)
         reply, body = await self._ask(call, facts, deltas)
-        head = _head(facts, reply, body, call.arguments["context"].get(KEPT))
-        warning = warning_of(reply)
-        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, reply.text, deltas, warning))
+        head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
+        warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)
+        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, said, deltas, warning))
         self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
         return await self._result(facts, end, kept)
 
@@ -139,13 +147,18 @@ def _begin(tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
     return None
 
 
-def _head(facts: JobFacts, reply: ModelReply, body: bytes, offered: str | None) -> dict[str, Any]:
+def _head(
+    facts: JobFacts, reply: ModelReply, body: bytes, offered: str | None, secrets: Mapping[str, str]
+) -> dict[str, Any]:
     """The answer as the session keeps it, without its text."""
-    calls = kept_calls(reply.tool_calls)
+    calls = kept_calls(reply.tool_calls, secrets)
     told = used(facts.agent.model, reply, body, json.dumps(calls))
     head: dict[str, Any] = {"role": "assistant", PRIVATE: {**told, "finish": reply.finish_reason[:40]}}
     if offered and calls:
         head[PRIVATE][KEPT] = offered
+    kept = [call["function"]["arguments"] for call in calls]
+    if masked := [at for at, call in enumerate(reply.tool_calls) if call.arguments != kept[at]]:
+        head[PRIVATE][MASKED] = masked
     return {**head, "tool_calls": calls} if calls else head
 
 
@@ -190,7 +203,7 @@ def _finish(
     tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas, warning: dict[str, str] | None
 ) -> tuple[int, dict[str, Any], str | None]:
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
-    if not deltas.flush(tx):
+    if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
     # Without calls, an API wants a text back, be it an empty one.
     content = text if text or "tool_calls" not in head else None

@@ -12,7 +12,7 @@ from activities.tool_run import ANSWER_SECONDS, ask, describe
 from loom_dsl.canonical import digest
 from loom_dsl.errors import ModelProtocolError, ToolError
 from loom_dsl.messages import unique_calls
-from loom_dsl.redaction import redact
+from loom_dsl.redaction import mask_known, redact
 from loom_dsl.tools import Tool, validate_arguments
 
 MOST_CALLS = 1_000
@@ -24,10 +24,11 @@ _LONGEST_LOG = 1_000
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def kept_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def kept_calls(calls: Sequence[ToolCall], secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     """Write a model's calls so that every provider takes them back with the next request.
 
-    Ids are made unique. In names, what the API does not allow becomes an underscore; arguments stay as they are.
+    Ids are made unique. In names, what the API does not allow becomes an underscore; in arguments, known secrets are
+    masked.
 
     Raises:
         ModelProtocolError: There are more than one turn can carry.
@@ -38,7 +39,12 @@ def kept_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
             "Say in the instructions that it should make fewer at a time."
         )
     named = [
-        {"id": _short(call.id, _LONGEST_ID), "name": _name(call.name), "arguments": call.arguments} for call in calls
+        {
+            "id": _short(call.id, _LONGEST_ID),
+            "name": _name(call.name),
+            "arguments": mask_known(call.arguments, secrets),
+        }
+        for call in calls
     ]
     return [
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}

@@ -24,7 +24,7 @@ from activities.services import check_runtime
 from activities.shell_parser import read_command
 from activities.told import failed
 from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, run_function
-from activities.transcript import PRIVATE, Transcript
+from activities.transcript import MASKED, PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
 from activities.workspace import Workspace
 from loom_dsl.approval_policy import Approvals
@@ -41,6 +41,7 @@ from loom_dsl.permissions import ToolTraits, Verdict, decide, layers_around, tra
 from loom_dsl.redaction import mask_known
 from loom_dsl.risk import reaches
 from loom_dsl.roles import Roles
+from loom_dsl.secret_arguments import refuse_secrets
 from loom_dsl.tools import Arguments, Tool, validate_arguments
 from loom_dsl.validation import suggest
 
@@ -123,6 +124,13 @@ class Calls:
         return not is_node_call(call.arguments["call"]) and bool(
             (await self._head(call)).get(PRIVATE, {}).get("finish") == "length"
         )
+
+    async def was_masked(self, call: Call) -> bool:
+        """Whether secrets were masked in what the caller sent as arguments."""
+        item = call.arguments["call"]
+        if is_node_call(item):
+            return inline_arguments(item, self.runtime.secrets) != canonical_json(item["arguments"])
+        return item["i"] in (await self._head(call)).get(PRIVATE, {}).get(MASKED, ())
 
     async def arguments(self, call: Call, tool: Tool) -> Arguments:
         """The validated arguments: those that were approved, where somebody was asked."""
@@ -238,6 +246,8 @@ class Stages:
             tool = await self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"])
             raw = await self._calls.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
+            masked = edited is None and await self._calls.was_masked(call)
+            refuse_secrets(arguments, self._runtime.secrets, masked=masked)
         except ToolValidationError as error:
             cut = edited is None and await self._calls.was_cut(call)
             return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
@@ -245,7 +255,7 @@ class Stages:
             return failed(error)
         if tool.read_only and edited is None:
             return {"ok": True, "arguments": None}
-        text = mask_known(canonical_json(arguments), self._runtime.secrets).encode()
+        text = canonical_json(arguments).encode()
         return {"ok": True, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
 
     @activity.defn(name="loom.tool.authorize")

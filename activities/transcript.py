@@ -14,6 +14,8 @@ from loom_store.transaction import Transaction
 
 PRIVATE = "_loom"
 """Key of a head that is Loom's own and never sent."""
+MASKED = "masked"
+"""Under this name an answer's head lists the calls in whose arguments secrets were masked, by their places."""
 MOST_BYTES = 64 * 1024 * 1024
 """Characters of rendered messages that are kept in memory."""
 

@@ -6,17 +6,13 @@ text is masked again, so the result does not depend on how often it passed throu
 time: the text comes from tools and models.
 """
 
-import base64
-import json
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from urllib.parse import quote, quote_plus
+from functools import partial
 
+from loom_dsl.redaction_forms import SHORTEST_KNOWN as SHORTEST_KNOWN
+from loom_dsl.redaction_forms import Known, known_of
 from loom_dsl.redaction_patterns import NAMED, SHAPES, TELLING, is_secret_value
-
-SHORTEST_KNOWN = 8
-"""Known values with fewer characters are not looked for: they would occur by chance."""
 
 _MASK = re.compile(r"(\$\{secret:[A-Za-z0-9_.-]{1,64}\}|\[redacted:[a-z-]{1,32}\])")
 
@@ -26,8 +22,7 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
 
     Args:
         text: Any text, such as a tool's output.
-        known: Names and values of secrets. A value is also found in base64, as
-            hexadecimal digits, in a URL and in a JSON string.
+        known: Names and values of secrets. A value is also found in the forms in which it travels: `redaction_forms`.
 
     Returns:
         The text with `${secret:NAME}` for known values and `[redacted:KIND]` for what looks like a credential.
@@ -46,6 +41,31 @@ def contains_secret(text: str, known: Mapping[str, str] | None = None) -> bool:
 def mask_known(text: str, known: Mapping[str, str]) -> str:
     """Mask known values only: for text that must stay as it is otherwise, such as the arguments of a call."""
     return _mask_known(text, known)
+
+
+class MaskedStream:
+    """Masks known values in a text that comes in pieces, also where one lies across two of them.
+
+    Args:
+        known: Names and values of secrets.
+        least: Characters of a value's beginning, at a piece's end, from which on they are held back.
+    """
+
+    def __init__(self, known: Mapping[str, str], least: int = 1) -> None:
+        self._known, self._least = known_of(known), least
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Take a piece, and give what can be told: all but what may be the beginning of a value."""
+        masked = _masked(self._held + text, self._known)
+        at = self._known.open_at(masked, self._least)
+        self._held = masked[at:]
+        return masked[:at]
+
+    def rest(self) -> str:
+        """Give what was held back: nothing more comes."""
+        rest, self._held = self._held, ""
+        return rest
 
 
 def cut_middle(text: str, limit: int = 10_000) -> tuple[str, bool]:
@@ -112,40 +132,11 @@ def _outside_masks(text: str, change: Callable[[str], str]) -> str:
 
 
 def _mask_known(text: str, known: Mapping[str, str]) -> str:
-    # Each form is looked for by itself first: a pattern of all of them tries every one at every character.
-    found = {form: mask for form, mask in _masks(tuple(sorted(known.items()))) if form in text} if known else {}
-    if not found:
+    return _masked(text, known_of(known)) if known else text
+
+
+def _masked(text: str, known: Known) -> str:
+    pattern = known.found_in(text)
+    if pattern is None:
         return text
-    either = re.compile("|".join(re.escape(form) for form in sorted(found, key=lambda form: (-len(form), form))))
-    return _outside_masks(text, lambda part: either.sub(lambda match: found[match[0]], part))
-
-
-@lru_cache(maxsize=16)
-def _masks(known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """Give every form of every value, with the mask of the first name that it belongs to."""
-    masks: dict[str, str] = {}
-    for name, value in known:
-        if len(value) >= SHORTEST_KNOWN:
-            mask = f"${{secret:{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[:64] or '_'}}}"
-            for form in _forms(value):
-                masks.setdefault(form, mask)
-    return tuple(masks.items())
-
-
-def _forms(value: str) -> set[str]:
-    """Write a value in the ways in which it travels. In base64 it may start at any of three places of a longer text."""
-    raw = value.encode("utf-8", "surrogatepass")
-    forms = {value, quote(raw, safe=""), quote(raw), quote_plus(raw)}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    escaped = json.dumps(value)[1:-1]
-    forms |= {raw.hex(), raw.hex().upper(), json.dumps(escaped)[1:-1], escaped.replace("/", "\\/")}
-    forms |= {
-        re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), form) for form in (quote(raw, safe=""), quote(raw))
-    }
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        forms.add(encode(raw).decode())
-        for offset in range(3):
-            encoded = encode(b"\0" * offset + raw).decode().rstrip("=")
-            loose_end = 1 if (offset + len(raw)) % 3 else 0
-            forms.add(encoded[(0, 2, 3)[offset] : len(encoded) - loose_end])
-    return {form for form in forms if len(form) >= SHORTEST_KNOWN}
+    return _outside_masks(text, lambda part: pattern.sub(lambda match: known.masks[match.lastgroup or ""], part))

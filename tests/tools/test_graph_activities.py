@@ -262,12 +262,15 @@ async def test_the_permissions_of_the_graph_count_with_the_defaults_of_agents(
         assert found["request"]["requester"] == "graph letters"
 
 
-async def test_arguments_of_a_node_are_validated_and_kept_without_secrets(desk: Desk) -> None:
+async def test_arguments_of_a_node_are_validated_and_refused_where_they_hold_a_secret(desk: Desk) -> None:
     wrong = await desk.stage("validate", "tests.support.external:send", {"txt": "x"})
     assert (wrong["ok"], wrong["code"]) == (False, "validation_error")
-    kept = await desk.stage("validate", "tests.support.external:send", {"text": f"my {SECRET}"})
+    kept = await desk.stage("validate", "tests.support.external:send", {"text": "my word"})
     text = await desk.store.read(lambda tx: tx.get_blob(kept["arguments"]))
-    assert json.loads(text) == {"text": "my ${secret:DB}"}
+    assert json.loads(text) == {"text": "my word"}
+    refused = await desk.stage("validate", "tests.support.external:send", {"text": f"my {SECRET}"})
+    assert (refused["ok"], refused["code"]) == (False, "permission_denied")
+    assert "the argument 'text' holds the value of the secret DB" in refused["message"]
 
 
 async def decided(

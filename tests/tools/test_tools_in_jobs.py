@@ -93,6 +93,17 @@ async def stand(
             call("todo"),
             {"say": "often"},
         ],
+        "secret": [
+            {
+                "say": f"The value is {KNOWN}, in hex {KNOWN.encode().hex()}.",
+                "calls": [
+                    {"tool": "write_file", "args": {"path": "out.txt", "content": f"key {KNOWN}"}},
+                    {"tool": "calculator", "args": {"expression": KNOWN}},
+                    {"tool": "write_file", "args": {"path": "fine.txt", "content": "no key"}},
+                ],
+            },
+            {"say": f"It is {KNOWN}."},
+        ],
         "network": [
             # In one turn: what the network said would make a call of the next turn ask.
             {
@@ -174,6 +185,20 @@ async def test_a_secret_is_resolved_where_the_tool_runs_and_masked_in_what_comes
     # They ran side by side, so either may have been told first.
     results = sorted(found.results(), key=lambda told: str(told["tool_call_id"]))
     assert [told.get("code") for told in results] == [None, "permission_denied"]
+
+
+async def test_a_secret_that_the_model_says_is_kept_nowhere_and_reaches_no_tool(stand: Stand) -> None:
+    stand.begin("secret", agent=agent())
+    found = await stand.outcome("secret")  # which looks for it in the history, the messages and the events
+    assert found.result.status == "completed"
+    assert found.messages[-1]["content"] == "It is ${secret:SHELF}."
+    assert found.messages[1]["content"] == "The value is ${secret:SHELF}, in hex ${secret:SHELF}."
+    assert "the argument 'content' holds the value of the secret SHELF" in found.tool()["content"]
+    assert "the argument 'expression' holds the value of the secret SHELF" in found.tool(1)["content"]
+    assert sorted(path.name for path in stand.place("secret").iterdir()) == ["fine.txt"]
+    path = stand.loom.store.path
+    for file in path.parent.glob(f"{path.name}*"):
+        assert KNOWN.encode() not in file.read_bytes()
 
 
 async def test_a_tool_is_called_as_often_as_its_limit_says_and_others_go_on(stand: Stand) -> None:

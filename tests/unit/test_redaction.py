@@ -1,6 +1,7 @@
 """Secrets that must not be seen, text that must stay as it is, and time that must not run away."""
 
 import base64
+import html
 import json
 import time
 from urllib.parse import quote, quote_plus
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.redaction import _cover_named, _mask_named, contains_secret, cut_middle, mask_known, redact
+from loom_dsl.redaction import MaskedStream, _cover_named, _mask_named, contains_secret, cut_middle, mask_known, redact
 from loom_dsl.redaction_patterns import NAMED
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
@@ -170,6 +171,94 @@ VALUE = 'p@ss "word"/+é\n42'
 def test_a_known_value_is_masked_under_its_name_in_every_form(form: str) -> None:
     assert redact(f"<{form}>", {"DB_PASSWORD": VALUE}) == "<${secret:DB_PASSWORD}>"
     assert mask_known(f"<{form}>", {"DB_PASSWORD": VALUE}) == "<${secret:DB_PASSWORD}>"
+
+
+RAW = VALUE.encode()
+LINED = base64.encodebytes(b"." * 50 + RAW + b"...").decode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        html.escape(VALUE),
+        html.escape(VALUE, quote=False),
+        "".join(f"&#{ord(letter)};" for letter in VALUE),
+        "".join(f"&#x{ord(letter):X};" for letter in VALUE),
+        "".join(f"%{byte:02X}" for byte in RAW),
+        "".join(f"%{byte:02x}" for byte in RAW),
+        "".join(f"\\u{ord(letter):04x}" for letter in VALUE),
+        "".join(f"\\u{ord(letter):04X}" for letter in VALUE),
+        RAW.hex(":"),
+        RAW.hex(" ", 2),
+        RAW.hex("-").upper(),
+        RAW.hex("\n"),
+        "\\x" + RAW.hex(":").replace(":", "\\x"),
+        RAW.hex(":").replace(":", ", "),
+        base64.b64encode(base64.b64encode(RAW)).decode(),
+        "\n".join(base64.b64encode(RAW).decode()),
+        json.dumps("\r\n".join(base64.b64encode(RAW).decode()))[1:-1],
+        base64.b32encode(RAW).decode(),
+        VALUE[:5] + "\n" + VALUE[5:],
+        VALUE[:5] + "\r\n    " + VALUE[5:],
+    ],
+)
+def test_a_known_value_is_masked_where_it_is_escaped_broken_over_lines_or_encoded_twice(form: str) -> None:
+    assert mask_known(f"<{form}>", {"DB_PASSWORD": VALUE}) == "<${secret:DB_PASSWORD}>"
+
+
+def test_a_known_value_is_masked_inside_base64_that_is_wrapped() -> None:
+    masked = mask_known(LINED, {"DB_PASSWORD": VALUE})
+    assert "${secret:DB_PASSWORD}" in masked
+    assert len(masked.replace("${secret:DB_PASSWORD}", "")) < len(LINED) - len(RAW)
+
+
+@pytest.mark.parametrize(
+    "text", [VALUE[:-1], VALUE[1:], RAW.hex()[2:], VALUE.replace(" ", "  "), VALUE.upper(), VALUE[::-1], "70 40", ""]
+)
+def test_what_is_no_known_value_stays(text: str) -> None:
+    assert mask_known(f"<{text}>", {"DB_PASSWORD": VALUE}) == f"<{text}>"
+
+
+WAYS = st.sampled_from(
+    [VALUE, RAW.hex(":"), base64.b64encode(RAW).decode(), html.escape(VALUE), VALUE[:4], "p@", "Y", "\n"]
+)
+
+
+@given(st.lists(st.one_of(WAYS, st.text(max_size=5)), max_size=8), st.lists(st.integers(0, 40), max_size=40))
+def test_a_text_in_pieces_is_masked_as_it_is_at_once(parts: list[str], sizes: list[int]) -> None:
+    text, stream, told = "".join(parts), MaskedStream({"N": VALUE}), []
+    rest = text
+    for size in sizes:
+        told.append(stream.feed(rest[:size]))
+        rest = rest[size:]
+    told += [stream.feed(rest), stream.rest()]
+    whole = "".join(told)
+    assert whole.count("${secret:N}") == mask_known(text, {"N": VALUE}).count("${secret:N}")
+    assert mask_known(whole, {"N": VALUE}) == whole
+
+
+@pytest.mark.parametrize(
+    ("pieces", "least", "told"),
+    [
+        (["ab.", VALUE[:9], VALUE[9:], "d"], 1, ["ab.", "", "${secret:N}", "d", ""]),
+        (["ab p", "ot"], 1, ["ab ", "pot", ""]),
+        (["ab p", "ot"], 4, ["ab p", "ot", ""]),
+        (["so: p@ss", ' "word"'], 4, ["so: ", "", 'p@ss "word"']),
+        (["p@s"], 1, ["", "p@s"]),
+        (list(VALUE), 1, [""] * (len(VALUE) - 1) + ["${secret:N}", ""]),
+    ],
+)
+def test_only_what_may_be_the_beginning_of_a_value_is_held_back(pieces: list[str], least: int, told: list[str]) -> None:
+    stream = MaskedStream({"N": VALUE}, least)
+    assert [*map(stream.feed, pieces), stream.rest()] == told
+
+
+def test_a_stream_of_small_pieces_takes_linear_time_also_beside_a_long_key() -> None:
+    stream = MaskedStream({"KEY": "-----BEGIN KEY-----\n" + f"{LETTERS}\n" * 60, "N": VALUE})
+    began = time.perf_counter()
+    for _ in range(100):
+        stream.feed("some words of an answer ")
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize("user", ["a", "ab", "abc", "abcd"])
