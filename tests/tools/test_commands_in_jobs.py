@@ -12,7 +12,8 @@ from activities.confine.run import LAUNCHER
 from activities.confine.setting import lacking
 from loom_client.dev_server import DevServer
 from loom_dsl.events import EventType
-from tests.durability.reading import events, of
+from tests.durability.reading import events, histories, of
+from tests.durability.test_replay import replayer
 from tests.failures.stand import Stand, standing
 from tests.support.waiting import eventually
 
@@ -23,9 +24,22 @@ LONG = 700_000 + uuid.uuid4().int % 90_000
 LIMITS = [1, 8, 64]
 """Seconds for a command that takes too long: with the first, a slow machine may not even begin it."""
 COMMAND = "echo one; cat given.txt; echo made > made.txt; cat ~/.ssh/* /etc/shadow; exit 3"
+LABORIOUS = [
+    "env " + "a " * 4_900,
+    "sudo " * 1_900,
+    ")" * 9_900,
+    "sh " * 3_200,
+    "env " + "sh a " * 1_900,
+    "`\\" * 4_900,
+]
+"""Lines that take much reading: judging each must neither take long nor keep the worker from anything else."""
 STEPS: dict[str, list[dict[str, Any]]] = {
     "command": [{"calls": [{"tool": "execute_bash", "args": {"command": COMMAND}}]}, {"say": "done"}],
     "code": [{"calls": [{"tool": "python_repl", "args": {"code": "x = 6\nx * 7"}}]}, {"say": "done"}],
+    "laborious": [
+        {"calls": [{"tool": "execute_bash", "args": {"command": line}} for line in LABORIOUS]},
+        {"say": "done"},
+    ],
     "refused": [
         {"calls": [{"tool": "python_repl", "args": {"code": "import os\nos.remove('x')"}}]},
         {"calls": [{"tool": "python_repl", "args": {"code": "def f(:"}}]},
@@ -43,6 +57,7 @@ STEPS: dict[str, list[dict[str, Any]]] = {
         {"say": "never"},
     ],
 }
+DENIED = ["execute_bash(rm *)", "execute_bash(git push *)"]
 ASKING = {"tools": ("execute_bash", "python_repl"), "permissions": {}}
 ALLOWING = {"tools": ("execute_bash", "python_repl"), "permissions": {"allow": ["execute_bash", "python_repl"]}}
 
@@ -84,6 +99,15 @@ async def test_a_command_runs_after_somebody_approved_it(stand: Stand) -> None:
     assert "Permission denied" in told
     assert (stand.place("command") / "made.txt").read_text() == "made\n"
     assert of(found.told, EventType.PROGRESS)[0]["content"].startswith("one\n")
+
+
+async def test_lines_that_take_much_reading_are_refused_and_the_job_goes_on(stand: Stand) -> None:
+    rules = {"allow": ["execute_bash"], "deny": [*DENIED, "execute_bash(* --force)"]}
+    job = await stand.start("laborious", agent={"tools": ("execute_bash",), "permissions": rules})
+    found = await stand.unharmed(job)
+    assert [result["code"] for result in found.results()] == ["permission_denied"] * len(LABORIOUS)
+    for run in await histories(stand.loom.client, job.id):
+        await replayer(stand.loom.store).replay_workflow(run)
 
 
 async def test_code_runs_after_somebody_approved_it(stand: Stand) -> None:
