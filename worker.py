@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
+from temporalio.runtime import Runtime as Telemetry
 from temporalio.service import TLSConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -20,6 +21,7 @@ from activities.allowed_secrets import AllowedSecrets
 from activities.approver_keys import ApproverKeys
 from activities.interceptor import Failures
 from activities.mcp.servers import Servers
+from activities.metrics import Metrics
 from activities.plan_claim import data_converter
 from activities.registration import activities_of
 from activities.registry import ToolRegistry
@@ -75,6 +77,7 @@ def make_worker(
     runtime: Runtime,
     task_queue: str,
     *,
+    metrics: Metrics | None = None,
     sandboxed: bool = False,
     max_cached_workflows: int = 1000,
     max_concurrent_activities: int = 100,
@@ -85,6 +88,7 @@ def make_worker(
         client: Connected with `activities.plan_claim.data_converter`.
         runtime: What the activities work with.
         task_queue: Where work is taken from.
+        metrics: Where it is counted what activities do.
         sandboxed: Whether workflow code runs in Temporal's sandbox. The only workflow here is Loom's own, which the
             tests run in the sandbox and the import contracts keep from I/O; without it a turn costs a sixth less.
         max_cached_workflows: Jobs kept in memory; 0 replays at every task, which tests use.
@@ -95,7 +99,7 @@ def make_worker(
         client,
         task_queue=task_queue,
         workflows=[GraphWorkflow],
-        activities=activities_of(runtime),
+        activities=activities_of(runtime, metrics),
         interceptors=[Failures(runtime)],
         workflow_runner=SandboxedWorkflowRunner(restrictions) if sandboxed else UnsandboxedWorkflowRunner(),
         max_cached_workflows=max_cached_workflows,
@@ -175,6 +179,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     max_concurrent_activities: int = 100,
     webhooks: Path | None = None,
     links: Links = no_links,
+    telemetry: Telemetry | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish what runs for at most ten seconds.
@@ -187,8 +192,16 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     registry = ToolRegistry.load(modules=list(tools))
     with Store.open(store) as opened:
         client = await Client.connect(
-            address, namespace=namespace, data_converter=data_converter(opened), tls=tls, api_key=api_key
+            address,
+            namespace=namespace,
+            data_converter=data_converter(opened),
+            tls=tls,
+            api_key=api_key,
+            runtime=telemetry,
         )
+        metrics = Metrics(telemetry.metric_meter, namespace, task_queue) if telemetry is not None else None
+        if metrics is not None:
+            opened.listen(metrics.heard)
         allowed = AllowedSecrets.of(secret_names, os.environ)
         secrets = dict(allowed.values)
         secrets |= {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
@@ -211,7 +224,9 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
                 approver_keys=approver_keys,
             ) as runtime,
             delivering(client, opened, task_queue, senders, secrets, links),
-            make_worker(client, runtime, task_queue, max_concurrent_activities=max_concurrent_activities),
+            make_worker(
+                client, runtime, task_queue, metrics=metrics, max_concurrent_activities=max_concurrent_activities
+            ),
         ):
             if ready:
                 print(ready, flush=True)

@@ -37,6 +37,8 @@ def store_events(tx: Transaction, call: Call) -> None:
     """Store the batches that travelled with an activity, each event once, and project them into the lists."""
     for sequence, events in call.batches:
         new = _append(tx, call.job, sequence, events)
+        for _, event in new:
+            tx.tell(event)
         if new and tx.has_job(call.job):
             for _, event in new:
                 _project(tx, call, event)

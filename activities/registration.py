@@ -12,6 +12,7 @@ from activities.firing import Firing
 from activities.format import Format
 from activities.function import Function
 from activities.llm import Llm
+from activities.metrics import MEASURED, Metrics
 from activities.model import Model
 from activities.observe import Observe
 from activities.pin import Pin
@@ -25,8 +26,13 @@ from activities.turn_text import TurnText
 from activities.undo import Undo
 
 
-def activities_of(runtime: Runtime) -> list[Callable[..., Any]]:
-    """Give every activity that a plan may name, and those that the workflow itself needs."""
+def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Callable[..., Any]]:
+    """Give every activity that a plan may name, and those that the workflow itself needs.
+
+    Args:
+        runtime: What they work with.
+        metrics: Where it is counted what they do; without it nothing is.
+    """
     transcript = Transcript(runtime.store)
     calls = Calls(runtime, transcript)
     observe, stages, conclude = Observe(runtime), Stages(runtime, calls), Conclude(runtime, transcript)
@@ -57,5 +63,7 @@ def activities_of(runtime: Runtime) -> list[Callable[..., Any]]:
         "loom.turn.add": text.add,
         "loom.job.result": conclude.result,
     }
+    if metrics is not None:  # here both ways pass: an activity of its own, and one in a local stretch
+        named |= {name: metrics.measured(name, work, runtime) for name, work in named.items() if name in MEASURED}
     own = [observe.flush, observe.announce, observe.signal_time, Signed(runtime).verify]
     return [*own, Stretch(runtime, named).run, *named.values()]

@@ -18,6 +18,9 @@ _FIND_JOB = select(jobs.c.id, jobs.c.created_at).where(jobs.c.name == bindparam(
 _JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
 _NEW_JOB = insert(jobs).values(name=bindparam("name"))
 
+Listener = Callable[[Mapping[str, Any]], None]
+"""Told of an event, on the store's thread; it must not fail."""
+
 
 @dataclass(slots=True)
 class Webhooks:
@@ -40,6 +43,7 @@ class Shared:
     entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
     clock: Callable[[], float] = time.time
     webhooks: Webhooks = field(default_factory=Webhooks)
+    listeners: list[Listener] = field(default_factory=list)
 
 
 class KnownJob(NamedTuple):
@@ -64,6 +68,11 @@ class Scope:
         """Do what had to wait until the transaction was durable."""
         for act in self._on_commit:
             act()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Tell who listens of an event that is new, once it is durable."""
+        for heard in self._shared.listeners:
+            self._after_commit(lambda heard=heard: heard(event))  # type: ignore[misc]
 
     def _after_commit(self, act: Callable[[], None]) -> None:
         self._on_commit.append(act)

@@ -18,7 +18,7 @@ from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
 from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
-from loom_store.scope import MIB, Shared
+from loom_store.scope import MIB, Listener, Shared
 from loom_store.sizes import SizeReport, measure_sizes
 from loom_store.transaction import Transaction
 from loom_store.writer import Writer
@@ -126,6 +126,14 @@ class Store:
             wake: Called with a job and an endpoint's name after a commit with something for it, on the store's thread.
         """
         self._shared.webhooks.endpoints, self._shared.webhooks.wake = tuple(endpoints), wake
+
+    def listen(self, heard: Listener) -> None:
+        """Tell somebody in this process of new events of the machine, each once, after the commit that has it.
+
+        Args:
+            heard: Called on the store's thread, so it must be quick, and must not fail.
+        """
+        self._shared.listeners.append(heard)
 
     def size_report(self) -> SizeReport:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""

@@ -36,6 +36,7 @@ class WorkerOptions:
     mcp: Path | None = None
     webhooks: Path | None = None
     keys: Path | None = None
+    metrics: str = ""
 
     def command(self, settings: Settings, address: str) -> list[str]:
         """Give the command line of the worker."""
@@ -48,6 +49,7 @@ class WorkerOptions:
         for flag, file in files:
             if file is not None and named_by(flag, file) == flag:  # the worker has our variables
                 command += [flag, str(file.absolute())]
+        command += ["--metrics", self.metrics] if self.metrics else []
         return command + (["--on-approval", self.on_approval] if self.on_approval else [])
 
 

@@ -38,6 +38,15 @@ Webhooks = Annotated[
         help="Addresses that are told of approvals and jobs (LOOM_WEBHOOKS).", metavar="FILE", envvar="LOOM_WEBHOOKS"
     ),
 ]
+Measure = Annotated[
+    str,
+    typer.Option(
+        "--metrics",
+        help="Where Prometheus finds the metrics; a port alone is of 127.0.0.1 (LOOM_METRICS).",
+        metavar="[HOST:]PORT",
+        envvar="LOOM_METRICS",
+    ),
+]
 MaxActivities = Annotated[int, typer.Option(min=1, help="How many model calls and tools run at once.")]
 
 
@@ -63,6 +72,7 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     mcp: Mcp = None,
     webhooks: Webhooks = None,
     approver_keys: Keys = None,
+    metrics: Measure = "",
     task_queue: TaskQueue = None,
     store: StorePath = None,
 ) -> int:
@@ -74,7 +84,7 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     # The address is the server's own, so a LOOM_ADDRESS for another one is not looked at.
     settings = settings_of("127.0.0.1:7233", "default", task_queue, store)
     files = (mcp, webhooks, approver_keys)
-    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files)
+    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files, metrics)
     return await develop(server, settings, options if with_worker else None)
 
 
@@ -90,6 +100,7 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
     mcp: Mcp = None,
     webhooks: Webhooks = None,
     approver_keys: Keys = None,
+    metrics: Measure = "",
     max_activities: MaxActivities = 100,
 ) -> None:
     """Work."""
@@ -105,7 +116,7 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
         if not place.is_dir():
             raise ConfigurationError(f"--root {root}: there is no such directory")
         files = (mcp, webhooks, approver_keys)
-        options = WorkerOptions(tuple(tools or ()), place, on_approval, tuple(secret or ()), *files)
+        options = WorkerOptions(tuple(tools or ()), place, on_approval, tuple(secret or ()), *files, metrics)
         asyncio.run(_serve(settings, options, max_activities))
         return 0
 
@@ -120,6 +131,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from activities.allowed_secrets import AllowedSecrets, parse_secret
     from activities.confine.setting import mode_of
     from activities.mcp.servers import Servers
+    from activities.metrics import exporting
     from activities.notify import check_target
     from activities.signed import keys_of
     from activities.webhooks.delivery import Links, no_links
@@ -139,6 +151,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     if missing:
         raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
     check_target(options.on_approval)
+    telemetry = exporting(options.metrics) if options.metrics else None
     # A wrong file is told before the server is waited for.
     Servers.load(mcp, AllowedSecrets.of(secrets, os.environ), named_by("--mcp", mcp))
     senders = Senders.load(options.webhooks, os.environ, named_by("--webhooks", options.webhooks))
@@ -174,6 +187,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             max_concurrent_activities=max_activities,
             webhooks=options.webhooks,
             links=links,
+            telemetry=telemetry,
             tell=say,
         )
     finally:

@@ -32,3 +32,9 @@ def test_a_file_is_named_as_it_was_given(
         assert command[command.index("--webhooks") + 1] == str(file.absolute())
     else:
         assert "--webhooks" not in command
+
+
+def test_the_worker_of_loom_dev_is_told_where_its_metrics_are() -> None:
+    command = WorkerOptions((), Path("/"), "", (), metrics="127.0.0.1:9464").command(Settings(), "127.0.0.1:1")
+    assert command[command.index("--metrics") + 1] == "127.0.0.1:9464"
+    assert "--metrics" not in WorkerOptions((), Path("/"), "", ()).command(Settings(), "127.0.0.1:1")
