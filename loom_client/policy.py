@@ -1,6 +1,5 @@
 """What would be decided about a call, without running anything, and where the deciding rule is written."""
 
-import json
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from loom_client.project.validate import read_document
 from loom_dsl.agent import Agent, call_name, read_agent
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import approvals_for, unanswered
+from loom_dsl.canonical import read_json
 from loom_dsl.document import Document, load_document, validate_model
 from loom_dsl.errors import LoomError, PermissionDenied, UserError
 from loom_dsl.permission_function import PermissionRequest
@@ -234,7 +234,7 @@ def arguments_of(tool: Tool, specifier: str | None) -> dict[str, Any]:
     known = tool.parameters.get("properties", {})
     if specifier.lstrip().startswith("{"):
         try:
-            value = json.loads(specifier)
+            value = read_json(specifier)
         except ValueError:
             value = None
         if isinstance(value, dict):

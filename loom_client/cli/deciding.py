@@ -194,10 +194,11 @@ def arguments_of(path: Path) -> dict[str, Any]:
     Raises:
         UserError: The file cannot be read, or is not a JSON object.
     """
+    from loom_dsl.canonical import read_json
     from loom_dsl.errors import NotFoundError, UserError
 
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NotFoundError(f"--edit: there is no file {path}") from None
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from activities.node_call import value_of
 from activities.observe import _matches
 from activities.turn_text import _parsed
+from loom_client.cli.deciding import arguments_of as edited_arguments
 from loom_client.cli.graphs import _json_or_text
+from loom_client.policy import arguments_of as called_with
 from loom_client.render.calls import short_arguments
 from loom_dsl.canonical import MOST_NESTING, canonical_json, read_json
-from loom_dsl.errors import ToolValidationError
+from loom_dsl.errors import ToolValidationError, UserError
 from loom_dsl.tools import tool, validate_arguments
 from tests.unit.test_command_work import steps_of
 
@@ -57,6 +60,15 @@ def test_deep_text_is_shown_and_told_as_text(read: Callable[[str], object], text
     assert isinstance(shown, str)
     assert shown[:20] == text[:20]
     assert read(f'{{"item": "a", "notes": {text}}}')
+
+
+@pytest.mark.parametrize("text", DEEP, ids=lambda text: f"{text[:5]} {len(text)}")
+def test_deep_arguments_at_the_command_line_are_told_as_what_they_are(text: str, tmp_path: Path) -> None:
+    (file := tmp_path / "edited.json").write_text(text)
+    with pytest.raises(UserError, match=r"nested over 100 levels|must be a JSON object"):
+        edited_arguments(file)
+    with pytest.raises(UserError, match="write its arguments as JSON"):
+        called_with(order, f'{{"item": {text}}}')
 
 
 def test_a_strangers_deep_signal_is_not_the_one_that_is_looked_for() -> None:
