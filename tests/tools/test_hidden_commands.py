@@ -1,0 +1,150 @@
+"""The table of hidden commands is true: each line really runs `rm`, in the confinement, or it is said why not."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.confine.order import Means
+from activities.confine.run import LAUNCHER, run_confined
+from activities.confine.setting import lacking, order_of
+from tests.support.command_lines import HIDDEN_RM
+from tests.support.waiting import PATIENCE
+
+MARK = "mark"
+"""A file that our `rm` removes whatever it is told to remove; one that is called by its full path removes `x`."""
+_LATER = f"\nfor _ in {{1..3000}}; do [ -e {MARK} ] && [ -e x ] || break; command -p sleep 0.01; done"
+_BESIDE = re.compile(r"&|coproc|setsid|[<>]\(")
+"""What runs beside the line is waited for."""
+GIVEN = b"rm x\n" + b"1\ny\n" * 20
+PREPARED = {
+    **dict.fromkeys(["$X", 'bash -c "$X"'], "export X='rm x'"),
+    **dict.fromkeys(["$1 x", '"$@"'], "set -- rm x"),
+    "IFS=,; $X": "X=rm,x",
+    "echo ${x@P}": "x='$(rm x)'",
+    **dict.fromkeys(
+        ["git -c core.sshCommand='rm x' fetch", "GIT_SSH_COMMAND='rm x' git fetch"], "git checkout -q base"
+    ),
+    "GIT_EXTERNAL_DIFF='rm x' git diff": "echo 2 > f",
+    "GIT_EDITOR='rm x' git commit": "git add y",
+    "git bisect run rm x": "for i in 1 2 3; do git commit -q --allow-empty -m b; done; git bisect start HEAD HEAD~3",
+    "tar cf a b --checkpoint-action=exec='rm x'": "truncate -s 1M b",
+    "../../bin/rm x": "mkdir -p ../../bin; ln -sf /bin/rm ../../bin/rm",
+}
+"""What must be there before a line does what it can do."""
+NOT_SEEN = {
+    "it runs only where the command before it fails": ["echo a || rm x", "if true; then echo; else rm x; fi"],
+    "bash refuses what does not end; another shell may not": [
+        "echo 'unfinished; rm x",
+        'echo "unfinished; rm x',
+        "echo $(rm x",
+        "if true; then rm x",
+    ],
+    "what a pattern of file names fits is the machine's": ["/bin/r* x", "/???/rm x", "../../bin/rm x"],
+    "only the whole system's rights let it": [
+        *("su -c 'rm x'", "su root -c 'rm x'", "su -c'rm x' root", "chrt 1 rm x", "strace rm x", "unshare rm x"),
+        *("chroot / rm x", "choom -n 1 -- rm x", "systemd-run rm x", "systemd-inhibit rm x", "sg g 'rm x'"),
+        *("dpkg -i x.deb --pre-invoke='rm x'", "bash /dev/stdin", "source /dev/stdin", "script -c 'rm x'"),
+        "apt-get -o APT::Update::Pre-Invoke::='rm x' update",
+    ],
+    "it needs another machine, or a service of this one": [
+        *("ssh host rm x", "ssh host 'rm x'", "docker run i rm x", "docker exec c rm x", "kubectl exec p -- rm x"),
+        *("corepack yarn exec rm", "npx rm x", "rsync -e 'rm x' a b"),
+    ],
+    "it needs a terminal": [
+        *(
+            "git -c core.pager='rm x' log",
+            "PAGER=rm git log",
+            "PAGER='rm x' git log",
+            "export GIT_PAGER='rm x'; git log",
+        ),
+        "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.pager GIT_CONFIG_VALUE_0='rm x' git log",
+        "bind -x '\"a\":rm x'",
+        "LESSOPEN='|rm x' less f",
+    ],
+    "the repository must have what it works on": [
+        *("git submodule foreach 'rm x'", "git clone -u 'rm x' a", "git fetch 'ext::sh -c \"rm x\"'"),
+    ],
+    "what it changes counts for a later line": [
+        *("BASH_ALIASES[e]=rm", "BASH_CMDS[echo]=/bin/rm; echo x", "hash -p /bin/rm echo; echo x"),
+        *("alias e=rm; e x", "alias e='rm x'; e", "trap -- 'rm x' DEBUG"),
+    ],
+    "not every version of the program does it": [
+        *("PS4='$(rm x)' bash -xc :", "wait -p 'a[$(rm x)]'", "getopts a 'a[$(rm x)]'", "ed -c x <<< '!rm x'"),
+    ],
+    "it removes another file": ["/bin/{rm,x} y"],
+}
+"""Lines that are not seen to run it here, by the reason. That they are seen elsewhere is no mistake of the table."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def means() -> Iterator[Means]:
+    found = LAUNCHER.means()
+    if lacking(found):
+        pytest.skip(f"this machine lacks {' and '.join(lacking(found))}")
+    yield found
+    LAUNCHER.close()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A directory with what the lines name, a repository, and a `rm` of our own before the system's."""
+    made = tmp_path / "job" / "work"
+    (made / "bin").mkdir(parents=True)
+    for name in (MARK, "x", "y", "f", "b"):
+        (made / name).write_text("1\n")
+    ours = made / "bin" / "rm"
+    ours.write_text(f'#!/bin/sh\n/bin/rm -f {made / MARK}\nexec /bin/rm "$@"\n')
+    ours.chmod(0o755)
+    (made / "rm").symlink_to("/bin/rm")
+    set_up = "git config user.name a; git config user.email a@b; git remote add origin ssh://host.invalid/x"
+    branch = "git checkout -qb work && git branch -q base && git branch -q -u base && git commit -q --allow-empty -m b"
+    script = f"git init -q . && {set_up} && git add f && git commit -qm a && {branch} && tar cf a f"
+    subprocess.run(script, shell=True, cwd=made, check=True, capture_output=True)
+    return made
+
+
+def run(line: str, work: Path, means: Means, later: str = _LATER) -> str:
+    """Run a line until `rm` has been run, or to its end; give what it said."""
+
+    def is_seen() -> bool:
+        return not ((work / MARK).exists() and (work / "x").exists())
+
+    script = f"export PATH={work}/bin:$PATH\n{PREPARED.get(line, '')}\n{line}{later if _BESIDE.search(line) else ''}"
+    argv = ["/bin/bash", "--noprofile", "--norc", "-c", script]
+    order = order_of(argv, work, means, {**os.environ, "HOME": str(work.parent)}, cpu=PATIENCE)
+    return run_confined(order, timeout=PATIENCE, given=GIVEN, cancelled=is_seen).output
+
+
+def lacks(said: str, line: str) -> str:
+    """Name the program that a line needs and this machine has not; empty: it has them."""
+    missing = re.findall(r"(?:line \d+: |: |')([\w.-]+)'?: (?:command not found|No such file or directory)", said)
+    return next((name for name in missing if name in re.findall(r"[\w.-]+", line) and not shutil.which(name)), "")
+
+
+@pytest.mark.parametrize("line", HIDDEN_RM)
+def test_a_line_of_the_table_really_runs_what_it_hides(line: str, work: Path, means: Means) -> None:
+    if "\0" in line:
+        pytest.skip("no program can be given a line with a null character")
+    why = next((reason for reason, lines in NOT_SEEN.items() if line in lines), "")
+    said = run(line, work, means)
+    if not (work / MARK).exists() or not (work / "x").exists():
+        return
+    name = "" if why else lacks(said, line)
+    assert why or name, f"nothing was run: {said[-300:]}"
+    pytest.skip(why or f"this machine lacks {name}")
+
+
+def test_what_is_excused_stands_in_the_table() -> None:
+    assert {line for lines in NOT_SEEN.values() for line in lines} | set(PREPARED) <= set(HIDDEN_RM)
+
+
+@pytest.mark.parametrize("line", ["echo rm x", "cat f; git status", "mv y z & wait"])
+def test_a_line_that_runs_something_else_is_not_taken_for_one(line: str, work: Path, means: Means) -> None:
+    run(line, work, means, later="")
+    assert (work / MARK).exists()
+    assert (work / "x").exists()
