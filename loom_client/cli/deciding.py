@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loom_client.cli.failures import DONE, FAILED, guarded, say
 from loom_client.cli.options import Address, By, Json, Namespace, Place, Sign, StorePath, TaskQueue, settings_of, who
+
+if TYPE_CHECKING:
+    from loom_store.store import Store
 
 REMEMBER = ("no", "job", "rule")
 WORDS = {
@@ -25,15 +28,22 @@ Names = Annotated[
 ]
 
 
+Shown = Annotated[
+    list[str] | None,
+    typer.Argument(help="Show all of this approval, or of those that wait in this job.", metavar="[JOB] [ID]"),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("approvals", help="List the approvals that wait.")(approvals)
+    app.command("approvals", help="List the approvals that wait, or show all of one.")(approvals)
     app.command("approve", help="Let a tool call that waits run.")(approve)
     app.command("reject", help="Refuse a tool call that waits; the agent is told and goes on.")(reject)
 
 
 @guarded
 async def approvals(
+    names: Shown = None,
     job: Annotated[str | None, typer.Option(help="Only those of this job and those below it.", metavar="JOB")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
     as_json: Json = False,
@@ -41,13 +51,15 @@ async def approvals(
     namespace: Namespace = None,
     store: StorePath = None,
 ) -> int:
-    """List approvals."""
+    """List approvals, or show all of those that are named."""
     from loom_client.cli.opening import existing_store, find_job
-    from loom_client.cli.questions import waiting
+    from loom_client.cli.questions import named, waiting
     from loom_client.cli.tables import show_approvals
 
     settings = settings_of(address, namespace, store=store)
     with existing_store(settings) as opened_store:
+        if names:
+            return await show_named(opened_store, await named(opened_store, settings, names), as_json)
         if job is not None:
             await find_job(opened_store, job)
         rows = await waiting(opened_store, settings, job, below=True)
@@ -58,6 +70,18 @@ async def approvals(
                 print(json.dumps(row))
         else:
             show_approvals(rows, opened_store, every)
+    return DONE
+
+
+async def show_named(store: "Store", rows: list[dict[str, Any]], as_json: bool) -> int:
+    """Show all of some approvals: the whole preview, and the whole arguments."""
+    from loom_client.cli.whole_call import contents, show_whole
+
+    for row in rows:
+        if as_json:
+            print(json.dumps({**row, **await store.read(lambda tx, row=row: contents(tx, row))}))  # type: ignore[misc]
+        else:
+            show_whole(row, store)
     return DONE
 
 
@@ -155,21 +179,37 @@ async def decide_one(
             call = {"tool": row["tool"], "summary": row["summary"]}
             print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **call, **said}))
             return DONE
-        print(done_line(row, choice, fields.get("remember", "no")), flush=True)
+        print(done_line(row, choice, said, fields.get("remember", "no")), flush=True)
     if said["verdict"] == "unconfirmed":
         say(said["message"])
     return DONE
 
 
-def done_line(row: dict[str, Any], choice: str, remember: str = "no") -> str:
-    """Say what was decided about an approval, and what is remembered of it."""
-    from loom_client.render.approvals import remembered_line
+def done_line(row: dict[str, Any], choice: str, said: dict[str, str], remember: str = "no") -> str:
+    """Say what became of a decision about an approval, and what is remembered of it.
 
-    what = f"{row['id']} ({row['tool']})" if row["tool"] else row["id"]
+    Args:
+        row: The approval.
+        choice: What was decided.
+        said: The job's answer.
+        remember: For how long it was to count.
+    """
+    from loom_client.render.approvals import remembered_line
+    from loom_dsl.lookalike import revealed
+
+    of = f"{row['id']} ({row['tool']})" if row["tool"] else row["id"]
+    of += f" of job {row['job']}"
+    if said["verdict"] == "unconfirmed":
+        return f"sent: {choice}: {of}"
+    if said["message"] != f"{choice} recorded":  # it waits for others, or it was sent before
+        word = "counted before" if said["verdict"] == "already_done" else "recorded, and it still waits"
+        return f"{word}: {of}: {revealed(said['message'])}"
     kept = remembered_line(remember, row["details"].get("rules"))
+    if kept and row["policy"].get("quorum", 1) > 1:
+        kept = f"if all who agree say so, {kept}"
     if remember != "no" and not kept:
         kept = "nothing of it can be remembered"
-    return f"{WORDS.get(choice, f'answered {choice}')}: {what} of job {row['job']}{f'; {kept}' if kept else ''}"
+    return f"{WORDS.get(choice, f'answered {choice}')}: {of}{f'; {kept}' if kept else ''}"
 
 
 async def agreed(question: str = "approve this?") -> bool:

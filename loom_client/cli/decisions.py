@@ -119,9 +119,10 @@ async def _many(
     """Decide about several. Each is told for itself; one that is refused does not keep the others from counting."""
     from loom_client.cli.opening import existing_store, opened
     from loom_client.cli.prompt import can_ask
-    from loom_client.cli.questions import several
+    from loom_client.cli.questions import several, still_open
     from loom_client.cli.tables import show_call
     from loom_dsl.errors import LoomError, UserError
+    from loom_dsl.lookalike import revealed
 
     with existing_store(settings) as store:
         rows = await several(store, settings, names, every)
@@ -140,16 +141,16 @@ async def _many(
         for row in rows:
             sent = {**fields, "digest": digest or row["arguments_digest"]}
             try:
-                said = await loom.job(row["job"]).decide(row["id"], choice, **sent)
+                said = await loom.job(row["job"]).decide(still_open(row)["id"], choice, **sent)
             except LoomError as error:
                 status, said = FAILED, {"verdict": getattr(error, "verdict", error.code), "message": error.message}
             refused = said["verdict"] not in ("recorded", "already_done", "unconfirmed")
             if as_json:
                 print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **said}), flush=True)
             elif refused:
-                say(f"not taken: {row['id']} of job {row['job']}: {said['message']}")
+                say(revealed(f"not taken: {row['id']} of job {row['job']}: {said['message']}"))
             else:
-                print(done_line(row, choice, fields["remember"]), flush=True)
+                print(done_line(row, choice, said, fields["remember"]), flush=True)
     return status
 
 

@@ -72,7 +72,8 @@ def say(text: str) -> None:
 
 def _failure(error: Exception) -> int:
     from loom_client.render.text import visible
-    from loom_dsl.errors import DocumentError, LoomError
+    from loom_dsl.errors import ConflictError, DocumentError, LoomError
+    from loom_dsl.lookalike import revealed
 
     debug = os.environ.get("LOOM_DEBUG", "") not in ("", "0")
     if debug:
@@ -83,7 +84,9 @@ def _failure(error: Exception) -> int:
         say(visible("\n".join(f"{found.severity}: {replace(found, severity='error')}" for found in error.diagnostics)))
         return error.exit_code
     if isinstance(error, LoomError):
-        say(visible(f"error: {error.message}"))
+        # What was refused says names that somebody else wrote.
+        message = revealed(error.message) if isinstance(error, ConflictError) else error.message
+        say(visible(f"error: {message}"))
         return error.exit_code
     hint = "" if debug else "; LOOM_DEBUG=1 shows where"
     text = " ".join(str(error).split())[:500]

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from loom_client.render.approvals import preview_lines
+from loom_client.render.approvals import FOLLOWING, preview_lines
 from loom_client.render.paper import Paper
 from loom_client.render.text import one_line
 from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
 from loom_dsl.events import Event
+from loom_dsl.lookalike import revealed
 from loom_store.store import Store
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class Prompter:
         except (ConflictError, NotFoundError) as error:
             self.paper.line(f"not taken: {error.message}", "yellow")
         else:
-            if said["verdict"] == "unconfirmed":
-                self.paper.line(said["message"], "yellow")
+            if said["verdict"] != "recorded":
+                self.paper.line(revealed(said["message"]), "yellow")
 
     async def _ask(self, event: Event) -> Answer | None:
         """Put the question until the answer is one; None: nobody wants to decide here."""
@@ -185,7 +186,7 @@ class Prompter:
 
     def _show(self, preview: str) -> None:
         for text, style in preview_lines(preview):
-            self.paper.line(text, style)
+            self.paper.line(text, style, follow=FOLLOWING)
 
     def _edit(self, arguments: str, schema: str) -> Answer | None:
         try:

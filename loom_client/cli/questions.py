@@ -67,7 +67,7 @@ async def chosen(store: "Store", settings: "Settings", names: list[str]) -> tupl
     if names and (row := await store.read(lambda tx: tx.approval(names[-1]))) is not None:
         if len(names) == 2 and row["job"] != names[0]:
             raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
-        return _still_open(row), True
+        return still_open(row), True
     job = names[0] if names and (len(names) == 2 or not names[0].startswith("ap_")) else None
     if job is not None:
         await find_job(store, job)
@@ -82,6 +82,32 @@ async def chosen(store: "Store", settings: "Settings", names: list[str]) -> tupl
         other = f"but below it:\n{_lines(below)}" if below else "`loom approvals --all` lists them all"
         raise NotFoundError(f"no approval waits{where}{', ' if below else '; '}{other}")
     raise UserError(f"{len(rows)} approvals wait; say which one:\n{_lines(rows)}")
+
+
+async def named(store: "Store", settings: "Settings", names: list[str]) -> list[dict[str, Any]]:
+    """Give the approvals that are to be seen: one by its id, also when it is decided, or those that wait in a job.
+
+    Raises:
+        NotFoundError: There is none of this name.
+        UserError: More is named than a job and an approval.
+    """
+    from loom_client.cli.opening import find_job
+    from loom_dsl.errors import NotFoundError, UserError
+
+    if len(names) > 2:
+        raise UserError(f"give at most a job and an approval, not {len(names)} names")
+    row = await store.read(lambda tx: tx.approval(names[-1]))
+    if row is not None and (len(names) == 1 or row["job"] == names[0]):
+        return [row]
+    if row is not None:
+        raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
+    if len(names) == 2 or names[0].startswith("ap_"):
+        raise NotFoundError(f"there is no approval {names[-1]!r}; {_listed(await waiting(store, settings))}")
+    await find_job(store, names[0])
+    rows = await waiting(store, settings, names[0], below=True)
+    if not rows:
+        raise NotFoundError(f"no approval waits in job {names[0]}; `loom approvals --all` lists them all")
+    return rows
 
 
 async def _asked_below(store: "Store", job: str) -> list[dict[str, Any]]:
@@ -102,7 +128,7 @@ async def several(store: "Store", settings: "Settings", names: list[str], every:
         every: All that wait in the job that is named.
 
     Raises:
-        UserError: None is meant, or one of them is not there, not that job's, or decided.
+        UserError: None is meant, or one of them is not there, or not that job's.
     """
     from loom_client.cli.opening import find_job
     from loom_dsl.errors import NotFoundError, UserError
@@ -125,16 +151,22 @@ async def several(store: "Store", settings: "Settings", names: list[str], every:
             raise NotFoundError(f"there is no approval {name!r}; {_listed(await waiting(store, settings, job))}")
         if job is not None and row["job"] != job:
             raise NotFoundError(f"approval {name} belongs to job {row['job']}, not to {job}")
-        meant[name] = _still_open(row)
+        meant[name] = row
     return list(meant.values())
 
 
-def _still_open(row: dict[str, Any]) -> dict[str, Any]:
-    from loom_dsl.errors import ConflictError
+def still_open(row: dict[str, Any]) -> dict[str, Any]:
+    """Give an approval that waits.
+
+    Raises:
+        DecisionRefused: It is decided.
+    """
+    from loom_dsl.errors import DecisionRefused
 
     if row["status"] != "pending":
         by = f" by {row['by']}" if row.get("by") else ""
-        raise ConflictError(f"approval {row['id']} is already decided: {row['status']}{by} at {row['at']}")
+        verdict = "expired" if row["status"] == "expired" else "already_decided"
+        raise DecisionRefused(f"approval {row['id']} is already decided: {row['status']}{by} at {row['at']}", verdict)
     return row
 
 
@@ -144,5 +176,8 @@ def _listed(rows: list[dict[str, Any]]) -> str:
 
 def _lines(rows: list[dict[str, Any]]) -> str:
     from loom_client.render.text import one_line
+    from loom_dsl.lookalike import revealed
 
-    return "\n".join(f"  {row['job']} {row['id']}  {one_line(row['summary'] or row['tool'], 80)}" for row in rows)
+    return "\n".join(
+        f"  {row['job']} {row['id']}  {revealed(one_line(row['summary'] or row['tool'], 80))}" for row in rows
+    )

@@ -1,12 +1,21 @@
 """Lists for people: jobs, approvals, and one job."""
 
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loom_client.render.approvals import how_to_approve, preview_lines, request_lines, rules_in_words, signed_with
+from loom_client.render.approvals import (
+    FOLLOWING,
+    how_to_approve,
+    preview_lines,
+    request_lines,
+    rules_in_words,
+    signed_with,
+    waiting_lines,
+)
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
@@ -61,9 +70,10 @@ def show_approvals(rows: Sequence[Mapping[str, Any]], store: Store, every: bool)
         paper.line("no approvals" if every else "no approval waits")
     now = time.time()
     for row in rows:
-        _request(paper, row, now)
+        show_request(paper, row, now)
         if row["status"] == "pending":
             _preview(paper, row, store, 12)
+            paper.line(f"  loom approvals {row['id']}  (all that runs)", "dim")
             paper.line(f"  {how_to_approve(row['job'], row['id'], row['choices'])}")
     paper.flush()
 
@@ -77,12 +87,12 @@ def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | 
         edited: Other arguments that are to be used.
     """
     paper = paper_for(sys.stdout)
-    _request(paper, row, time.time())
+    show_request(paper, row, time.time())
     if not _preview(paper, row, store, MOST_LINES) and row["arguments_digest"]:
-        _content(paper, store, row["arguments_digest"])
+        _content(paper, store, row)
     if edited is not None:
         paper.line("  with other arguments:")
-        _arguments(paper, edited)
+        _lines(paper, json.dumps(edited, indent=2, ensure_ascii=False), 0, "")
     paper.flush()
 
 
@@ -102,41 +112,41 @@ def show_rules(rules: Sequence[KeptRule]) -> None:
     paper.flush()
 
 
-def _request(paper: Paper, row: Mapping[str, Any], now: float) -> None:
+def show_request(paper: Paper, row: Mapping[str, Any], now: float) -> None:
+    """Print what an approval says: what is asked, why, until when, who has answered, or what became of it."""
     pending = row["status"] == "pending"
     head = f"{row['id']}  job {row['job']}  {row['tool'] or place(row['node'])}  since {clock(row['created_at'], now)}"
     paper.line(head + ("" if pending else f"  {_outcome(row)}"), "bold", hang=2)
     request = {**row["details"], "summary": row["summary"], "reason": row["reason"], "policy": row["policy"]}
     for text, style in request_lines(request, row["expires_at"] if pending else None, now):
-        paper.line(text, style, hang=4)
+        paper.line(text, style, follow=FOLLOWING)
+    for text, style in waiting_lines(row["job"], row["details"].get("changes", ())) if pending else ():
+        paper.line(text, style, follow=FOLLOWING)
 
 
 def _preview(paper: Paper, row: Mapping[str, Any], store: Store, most: int) -> bool:
     name = row["details"].get("preview")
     if not name:
         return False
-    for line, style in preview_lines(_text(store, name), most):
-        paper.line(line, style)
+    _lines(paper, _text(store, name), most, row["id"])
     return True
 
 
-def _content(paper: Paper, store: Store, name: str) -> None:
-    """Print the arguments of that digest. A graph can name there what are none, and then asks all the same."""
+def _content(paper: Paper, store: Store, row: Mapping[str, Any]) -> None:
+    """Print an approval's arguments. A graph can name there what are none, and then asks all the same."""
     try:
-        text = _text(store, name)
+        text = _text(store, row["arguments_digest"])
     except BlobMissing:
         paper.line("  its content is not in this store")
         return
-    try:
-        _arguments(paper, json.loads(text))
-    except (ValueError, RecursionError):
-        for line, _ in preview_lines(text, MOST_LINES):
-            paper.line(line)
+    with contextlib.suppress(ValueError, RecursionError):
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    _lines(paper, text, MOST_LINES, row["id"])
 
 
-def _arguments(paper: Paper, arguments: Any) -> None:
-    for line, _ in preview_lines(json.dumps(arguments, indent=2, ensure_ascii=False), MOST_LINES):
-        paper.line(line)
+def _lines(paper: Paper, text: str, most: int, approval: str) -> None:
+    for line, style in preview_lines(text, most, approval):
+        paper.line(line, style, follow=FOLLOWING)
 
 
 def _text(store: Store, name: str) -> str:
@@ -275,7 +285,9 @@ def _children(rows: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, 
 
 def _outcome(row: Mapping[str, Any]) -> str:
     by = f" by {row['by']}" if row.get("by") else ""
-    return f"{row['status']}{by}{signed_with(row)}"
+    more = ", allowed" if row.get("allowed") else ""
+    to = f" to {row['edited'][:12]}" if row.get("edited") else ""
+    return f"{row['status']}{more}{to}{by}{signed_with(row)}"
 
 
 def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:

@@ -10,6 +10,8 @@ from loom_dsl.lookalike import gathered, revealed
 from loom_dsl.remembered import in_words
 
 MOST_PREVIEW_LINES = 12
+FOLLOWING = "    | "
+"""Stands before the lines into which a long one is wrapped: what somebody else wrote begins no line of its own."""
 Line = tuple[str, str]
 """Text and style."""
 
@@ -20,6 +22,7 @@ _OUTCOMES = {
     "respond": ("answered in the tool's place", "green"),
     "terminate": ("job ended", "red"),
     "expired": ("expired: nobody decided in time", "red"),
+    "allowed": ("expired: nobody decided in time, and `on_expiry: allow` lets it run", "yellow"),
     "cancelled": ("withdrawn", "yellow"),
 }
 
@@ -35,7 +38,7 @@ def approval_lines(
     yield f"? {who}  {name}", "bold yellow"
     request = {**request, "policy": event.data.get("policy"), "signed": event.data.get("signed")}
     yield from request_lines(request, event.data.get("expires_at"), now, countdown=False)
-    yield from preview_lines(preview, MOST_PREVIEW_LINES)
+    yield from preview_lines(preview, MOST_PREVIEW_LINES, name)
     choices = event.data.get("choices") or ()
     if how_to_decide:
         yield f"  {how_to_approve(event.job, name, choices)}", ""
@@ -110,14 +113,15 @@ def _who(policy: Mapping[str, Any]) -> Iterator[str]:
         yield "not for who started the job"
 
 
-def preview_lines(preview: str, most: int = 0) -> Iterator[Line]:
-    """Give the lines of a diff with their colours; the first `most` (0: all)."""
-    lines = revealed(visible(preview)).splitlines()
-    lines = gathered(lines)
+def preview_lines(preview: str, most: int = 0, approval: str = "") -> Iterator[Line]:
+    """Give the lines of a diff with their colours; the first `most` (0: all), and how all of it is seen."""
+    # Each line for itself, so that a CR at its end is no part of a line end that is not shown.
+    given = preview.removesuffix("\n").split("\n") if preview else []
+    lines = gathered(revealed(visible(line)) for line in given)
     for line in lines[:most] if most else lines:
         yield f"    {line}", _diff_style(line)
     if most and len(lines) > most:
-        yield f"    ... {len(lines) - most} more lines", "dim"
+        yield f"  ... {len(lines) - most} more lines; all of it: loom approvals {approval}".rstrip(), "dim"
 
 
 def changed_line(event: Event, now: float) -> Line:
@@ -126,24 +130,43 @@ def changed_line(event: Event, now: float) -> Line:
     what, due = str(data.get("what", "")), data.get("expires_at")
     until = f", until {clock(due, now)}" if due is not None else ""
     people = ", ".join(one_line(str(name), 80) for name in data.get("to") or ())
-    by = one_line(str(data.get("by", "")), 80)
     words = {
         "reminded": f"nobody has decided yet; told again ({data.get('times')})",
         "escalated": f"passed on to {people}{until}",
         "halted": "nobody decided in time: the job is halted; decide, or `loom resume` asks anew",
         "renewed": f"asked anew{until}",
-        "vote": f"{data.get('choice')} by {by}{signed_with(data)}: {data.get('have')} of {data.get('need')}",
+        "vote": vote_of(data),
     }
     return f"  {one_line(words.get(what, what), 300)}", "yellow"
+
+
+def vote_of(data: Mapping[str, Any]) -> str:
+    """Say what one of several people answered."""
+    by = one_line(str(data.get("by", "")), 80)
+    return f"{data.get('choice')} by {by}{signed_with(data)}: {data.get('have')} of {data.get('need')}"
+
+
+def waiting_lines(job: str, changes: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Say what became of a question that still waits: who has voted, and that the job is halted for it."""
+    votes = [change for change in changes if change.get("what") == "vote"]
+    for vote in votes:
+        yield f"  {revealed(vote_of(vote))}", "yellow"
+    last = next((str(c["what"]) for c in reversed([*changes]) if c.get("what") in ("halted", "renewed")), "")
+    if last == "halted":
+        yield f"  nobody decided in time: the job is halted; decide, or `loom resume {job}` asks anew", "yellow"
 
 
 def decided_line(event: Event) -> Line:
     """Say how an approval ended."""
     data = event.data
-    choice = str(data.get("choice", ""))
+    choice = "allowed" if data.get("allowed") else str(data.get("choice", ""))
     text, style = _OUTCOMES.get(choice, (one_line(choice, 40), "yellow"))
     by = f" by {one_line(str(data['by']), 80)}{signed_with(data)}" if data.get("by") else ""
-    message = f": {one_line(str(data['message']), 300)}" if data.get("message") and choice != "expired" else ""
+    message = (
+        f": {one_line(str(data['message']), 300)}"
+        if data.get("message") and choice not in ("expired", "allowed")
+        else ""
+    )
     kept = remembered_line(data.get("remember"), data.get("rules"))
     return f"  {text}{by}{message}{f'; {kept}' if kept else ''}", style
 

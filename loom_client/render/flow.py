@@ -21,10 +21,11 @@ class Flow:
         prefix: Stands before each line, dim.
         style: Style of the text.
         hang: Columns by which the lines after the first one are moved in.
+        follow: What stands before those lines in place of blanks, so that no content can make them look like others.
     """
 
-    def __init__(self, paper: "Paper", prefix: str = "", style: str = "", hang: int = 0) -> None:
-        self._paper, self._prefix, self._style, self._hang = paper, prefix, style, hang
+    def __init__(self, paper: "Paper", prefix: str = "", style: str = "", hang: int = 0, follow: str = "") -> None:
+        self._paper, self._prefix, self._style, self._follow = paper, prefix, style, follow or " " * hang
         self.text = ""
         """All that was added."""
         self._lines = 0
@@ -105,7 +106,7 @@ class Flow:
             self._fresh += 1
 
     def _begin(self) -> None:
-        indent = " " * self._hang if self._lines else ""
+        indent = self._follow if self._lines else ""
         self._width = self._paper.begin_line(self._prefix + indent)
         self._open, self._fresh = True, 0
 

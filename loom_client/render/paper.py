@@ -40,7 +40,7 @@ class Paper:
 
     # -- whole lines -----------------------------------------------------------------------------
 
-    def line(self, text: str = "", style: str = "", *, prefix: str = "", hang: int = 0) -> None:
+    def line(self, text: str = "", style: str = "", *, prefix: str = "", hang: int = 0, follow: str = "") -> None:
         """Write a text as lines of their own, wrapped; an open line is ended first.
 
         Args:
@@ -48,9 +48,10 @@ class Paper:
             style: Names from `SGR`, with spaces between.
             prefix: Stands before every line, dim.
             hang: Columns by which the lines after the first one are moved in.
+            follow: What stands before those lines in place of blanks.
         """
         self.end_line()
-        writer = Flow(self, prefix, style, hang)
+        writer = Flow(self, prefix, style, hang, follow)
         writer.add(text)
         writer.end()
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loom_client.render.approvals import approval_lines, changed_line, decided_line
+from loom_client.render.approvals import FOLLOWING, approval_lines, changed_line, decided_line
 from loom_client.render.calls import ToolCall, short_arguments
 from loom_client.render.flow import Flow
 from loom_client.render.node_texts import NodeTexts
@@ -144,9 +144,9 @@ class Timeline:
     def _dot(self) -> str:
         return self.paper.glyph("·", "-")
 
-    def _line(self, text: str, style: str = "", hang: int = 2) -> None:
+    def _line(self, text: str, style: str = "", hang: int = 2, follow: str = "") -> None:
         self._end_flow()
-        self.paper.line(text, style, prefix=self._bar, hang=hang)
+        self.paper.line(text, style, prefix=self._bar, hang=hang, follow=follow)
 
     def _enter_turn(self, event: Event) -> None:
         self._end_flow()
@@ -238,15 +238,15 @@ class Timeline:
         request = request if isinstance(request, dict) else {}
         tell = self._how_to_decide(str(event.data.get("approval_id", "")))
         for text, style in approval_lines(event, request, self._preview(request), tell, self._now()):
-            self._line(text, style, hang=4)
+            self._line(text, style, follow=FOLLOWING)
 
     def _changed(self, event: Event) -> None:
         text, style = changed_line(event, self._now())
-        self._line(text, style)
+        self._line(text, style, follow=FOLLOWING)
 
     def _decided(self, event: Event) -> None:
         text, style = decided_line(event)
-        self._line(text, style)
+        self._line(text, style, follow=FOLLOWING)
 
     def _state(self, event: Event) -> None:
         """A reader sees the state from the lines around it, so a change is told only to who asks for all of them."""

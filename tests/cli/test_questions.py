@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from loom_store.store import Store
 from tests.cli.conftest import House
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.server
 
@@ -108,18 +108,18 @@ def test_several_are_decided_at_once_each_for_itself_and_the_trail_tells_of_all(
     wrong = house.loom("decide", job, first["id"], "--approve", "--by", "ann", "--digest", "0" * 64)
     assert (wrong.code, "has the digest" in wrong.err) == (2, True)
     said = house.loom("decide", job, first["id"], "--approve", "--by", "ann", "--remember", "rule")
-    assert said.out == f"approved: {first['id']} (write_file) of job {job}\n"
+    assert said.out.startswith(f"approved: {first['id']} (write_file) of job {job}; remembered for later jobs too: ")
     both = house.loom("decide", first["id"], second["id"], "--respond", "It is there.", "--by", "ann")
-    assert both.code == 2
-    assert "is already decided" in both.err
-    house.loom("decide", job, "--all", "--respond", "It is there.", "--by", "ann", "--yes")
+    assert both.code == 1
+    assert both.err.startswith(f"not taken: {first['id']} of job {job}: approval {first['id']} is already decided")
+    assert both.out == f"answered in the tool's place: {second['id']} (write_file) of job {job}\n"
     assert house.loom("wait", job).code == 0
     (rule,) = [json.loads(line) for line in house.loom("rules", "--json").out.splitlines()]
     assert (rule["kept_by"], rule["approval"]) == ("ann", first["id"])
     assert house.loom("rules", "--revoke", str(rule["id"])).code == 0
     assert "no rule" in house.loom("rules", "--revoke", str(rule["id"])).err
     trail = [json.loads(line) for line in house.loom("audit", "export", "--job", job).out.splitlines()]
-    kinds = [(entry["kind"], entry["data"].get("choice") or entry["data"].get("verdict")) for entry in trail]
+    kinds = [(entry["kind"], entry["data"].get("verdict") or entry["data"].get("choice")) for entry in trail]
     assert kinds.count(("decision_refused", "not_allowed")) == 2
     assert ("decision_refused", "wrong_digest") in kinds
     assert {choice for kind, choice in kinds if kind == "approval_decided"} == {"approve", "respond"}
@@ -128,6 +128,23 @@ def test_several_are_decided_at_once_each_for_itself_and_the_trail_tells_of_all(
     assert whole["problem"] == ""
     assert house.loom("audit", "verify", "--head", whole["head"]).code == 0
     assert house.loom("audit", "verify", "--head", "0" * 63 + "1").code == 1
+
+
+def test_what_became_of_a_decision_is_said_and_who_has_voted(house: House) -> None:
+    job = house.started("writer", approvals={"quorum": 2})
+    (asked,) = house.pending(job)
+    of = f"{asked['id']} (write_file) of job {job}"
+    said = house.loom("decide", job, "--approve", "--by", "ann", "--yes", asked["id"])
+    assert said.out == f"recorded, and it still waits: {of}: approve recorded: 1 of 2 (ann)\n"
+    said = house.loom("decide", asked["id"], "--approve", "--by", "ANN", "--yes")
+    assert said.out == f"counted before: {of}: ANN has answered already, and counts once; 1 of 2 (ann)\n"
+
+    def listed() -> str:
+        return house.loom("approvals", "--job", job).out
+
+    until(lambda: "  approve by ann: 1 of 2\n" in listed())
+    assert house.loom("decide", asked["id"], "--approve", "--by", "bob", "--yes").out == f"approved: {of}\n"
+    assert house.loom("wait", job).code == 0
 
 
 def test_a_job_is_ended_by_what_is_said_to_its_question(house: House) -> None:
