@@ -30,6 +30,7 @@ from loom_dsl.duration import format_duration
 from loom_dsl.error_codes import ENGINE_CODES
 from loom_dsl.events import FIELDS, EventType, kind_of
 from loom_dsl.graph import Defaults, Graph, InputField, StateField
+from loom_dsl.metrics import METRICS
 from loom_dsl.nodes import NODE_KINDS
 from loom_dsl.nodes_flow import (
     ApprovalSpec,
@@ -219,6 +220,11 @@ def _settings() -> Rows:
         yield f"`LOOM_{name.upper()}`{also.get(name, '')}", shown, field_docstrings(Settings)[name]
 
 
+def _metrics() -> Rows:
+    for name, metric in METRICS.items():
+        yield code(name), metric.kind, metric.unit, ", ".join(code(key) for key in metric.attributes), metric.meaning
+
+
 def _tools() -> Rows:
     for made in BUILTIN_TOOLS:
         said = made.description.split("\n\n")[0].split(". ")[0].rstrip(".") + "."
@@ -278,6 +284,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "run-names": lambda: table(("name", "what it is"), [(f"`run.{name}`", what) for name, what in RUN.items()]),
     "webhooks": fields(WebhookSettings, Endpoint, DeliveryRetry),
     "settings": lambda: table(("variable", "default", "meaning"), _settings()),
+    "metrics": lambda: table(("name", "kind", "unit", "attributes", "meaning"), _metrics()),
     "pattern-list": pattern_list,
     "patterns": lambda: table(("no.", "pattern", "what it means", "said with"), pattern_rows()),
     "tools": lambda: table(("tool", "what it does", "risk", "only reads", "without a rule", "time"), _tools()),

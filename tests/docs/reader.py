@@ -41,7 +41,7 @@ class Reader:
         self._bin = folder / "bin"
         for place in (self.home, self._state, self._bin):
             place.mkdir()
-        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126, 8480, 8490)}
+        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126, 8480, 8490, 9464)}
         self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._shell = self._state / "shell"
         self._shell.write_text(f"cd {self.home}\n")
@@ -95,7 +95,7 @@ class Reader:
 
     def with_own_ports(self, text: str) -> str:
         """Replace the page's ports."""
-        return re.sub(r"\b(7233|7243|8126|8480|8490)\b", lambda found: self._ports[found[1]], text)
+        return re.sub(r"\b(7233|7243|8126|8480|8490|9464)\b", lambda found: self._ports[found[1]], text)
 
     def _run(self, text: str) -> None:
         command = self._script(text)
