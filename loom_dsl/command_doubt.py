@@ -33,6 +33,8 @@ _RUNS_OR_WRITES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Options by whose names many programs run, load or write what they are given."""
+_IN_PLACE = re.compile(r"-[nErsuz]*i[.\w]*|--in-place(?:=.*)?")
+"""Options of sed that change files: no code."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]]*\])?\+?=(.*)", re.DOTALL)
 _HARMLESS = re.compile(
     r"CI|DEBUG|VERBOSE|TZ|LANG|LANGUAGE|LC_[A-Z]+|TERM|COLUMNS|LINES|PORT|HOST|(?:NODE|RAILS|FLASK|APP)_ENV"
@@ -79,9 +81,7 @@ def what_hides(words: Words) -> str:
     if not words or words[0] is None:
         return ""
     name = base_name(words[0])
-    if is_language(words):
-        return f"{name} is given code" if risky_words(words) or _reads_code(words) else ""
-    if name.lower() in _CODE or (takes_code(words) and risky_words(words)):
+    if name.lower() in _CODE or (takes_code(words) and _is_given_code(words)):
         return f"{name} is given code"
     if is_unknown(words) and any(word is None or _HIDES.search(word) for word in words[1:]):
         return f"what {name} does with its arguments is not known"
@@ -109,6 +109,15 @@ def hidden_in_assignment(text: str) -> str:
     if found is None or _HARMLESS.fullmatch(found[1]) or found[2] in _HARMLESS_VALUES:
         return ""
     return f"programs may run what the variable {found[1]} says"
+
+
+def _is_given_code(words: Words) -> bool:
+    """Whether an interpreter, sed or awk runs what its arguments say, or what cannot be seen."""
+    if not is_language(words):
+        return any(not _IN_PLACE.fullmatch(word) for word in risky_words(words))
+    if "-m" in words and any(word and _HIDES.search(word) for word in words[1:]):  # as `python -m timeit CODE`
+        return True
+    return any(word != "-m" for word in risky_words(words)) or _reads_code(words)
 
 
 def _reads_code(words: Words) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from loom_dsl.command_tables import base_name
 from loom_dsl.path_shapes import is_open, may_mean
 from loom_dsl.permission_rules import Call, Rule, parse_rule
 from loom_dsl.python_check import is_harmless
@@ -15,6 +16,8 @@ _STEERING = re.compile(
     r"|.*\.(?:code-workspace|service|timer|desktop|pth)"
 )
 """Names, in lower case, of files that others run, or that tell agents what to do."""
+_READING_PATHS = frozenset({"xargs", "parallel", "cpio", "pax"})
+"""Programs that are given paths by what they read."""
 
 
 def doubt_of(rules: Sequence[str], call: Call) -> tuple[Rule, str] | None:
@@ -52,6 +55,8 @@ def _doubt(rule: Rule, call: Call) -> str:
         return call.command.hides
     if about_paths and any(is_open(shape) and may_mean(rule.pattern or "", shape) for shape in call.mentions):
         return "it may touch all that is in the working directory"
+    if about_paths and any(base_name(words[0] or "") in _READING_PATHS for words in call.command.commands if words):
+        return "what it touches is told by what it reads"
     return ""
 
 
