@@ -29,7 +29,8 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     """
     text = _mask_known(text, known or {})
     for kind, pattern in SHAPES:
-        text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
+        if pattern.search(text):  # else the text need not be taken apart at its masks, which may be many
+            text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
     return _outside_masks(text, _mask_named)
 
 
@@ -128,7 +129,7 @@ def _outside_masks(text: str, change: Callable[[str], str]) -> str:
     if "[redacted:" not in text and "${secret:" not in text:
         return change(text)
     parts = _MASK.split(text)
-    return "".join(part if position % 2 else change(part) for position, part in enumerate(parts))
+    return "".join(part if position % 2 or not part else change(part) for position, part in enumerate(parts))
 
 
 def _mask_known(text: str, known: Mapping[str, str]) -> str:

@@ -368,6 +368,8 @@ HOSTILE = [
     "password=" + "a." * 90_000 + "(",
     "password" + " " * 180_000 + "=",
     "[redacted:" * 18_000,
+    "[redacted:x]" * 15_000,
+    "${secret:A} " * 15_000,
 ]
 
 
