@@ -15,6 +15,7 @@ from activities.runtime import Heartbeats
 from activities.webhooks.sending import NotTaken, Sender, Senders
 from loom_dsl.errors import ConfigurationError, StoreError
 from loom_dsl.redaction import redact
+from loom_dsl.shown import shown
 from loom_dsl.webhook_names import BURY, NEXT, POST
 from loom_dsl.webhooks import ASKS
 from loom_store.deliveries import Delivery
@@ -95,6 +96,8 @@ class Deliveries:
         if sender.endpoint.arguments and content is not None:
             data["content"] = content
         data = _without_secrets(data, self._secrets)
+        if "approval_id" in data:
+            data["shown"] = shown(data)
         if row is not None and row["status"] == "pending" and found.event in ASKS:
             made = {person: self._links(row, person) for person in sender.endpoint.links}
             data |= {"links": links} if (links := {person: urls for person, urls in made.items() if urls}) else {}

@@ -27,15 +27,14 @@ sent: set[tuple[str, str]] = set()  # message and person: Loom sends each messag
 
 
 def letter(message: str, told: dict, address: str, links: dict) -> EmailMessage:
-    data, asked = told["data"], told["data"]["request"]
+    data = told["data"]
     mail = EmailMessage()
     again = "" if told["type"] == "approval_requested" else f" ({told['type'].removeprefix('approval_')})"
-    mail["Subject"] = " ".join(f"Loom asks{again}: {asked.get('summary', '')}".split())[:120]
+    mail["Subject"] = f"Loom asks{again}: {data['shown']['title']}"
     mail["From"], mail["To"] = SET["MAIL_FROM"], address
     mail["Message-ID"] = f"<{message}.{data['approval_id']}@loom>"
-    lines = [f"Job {data['job']} of {data['agent']} asks.", ""]
-    lines += [f"{name}: {asked[name]}" for name in ("summary", "tool", "risk", "reason") if asked.get(name)]
-    lines += ["", *(f"To {choice}: {url}" for choice, url in links.items())]
+    # In `shown` nothing hides, and what is left out is said.
+    lines = [data["shown"]["text"], "", *(f"To {choice}: {url}" for choice, url in links.items())]
     lines += ["", "Whoever has a link can use it, once. Do not pass it on."]
     mail.set_content("\n".join(lines))
     return mail

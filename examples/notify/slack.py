@@ -29,19 +29,15 @@ posted: dict[str, None] = {}  # ids of messages that Slack has: Loom sends each 
 
 
 def blocks(data: dict) -> list[dict]:
-    """What Slack shows. Plain text, because the words are a model's."""
-    asked = data["request"]
-    lines = [f"Job {data['job']} of {data['agent']} asks: {asked.get('summary', '')}"]
-    lines += [f"{name}: {asked[name]}" for name in ("tool", "risk", "reason") if asked.get(name)]
-    if "content" in data:
-        lines.append(json.dumps(data["content"], ensure_ascii=False, indent=2))
-    value = json.dumps({"id": data["approval_id"], "digest": asked.get("arguments")})
+    """What Slack shows. Plain text, because the words are a model's; Loom has made visible what hides in them, has cut
+    them to what fits, and says so."""
+    value = json.dumps({"id": data["approval_id"], "digest": data["request"].get("arguments")})
     buttons = [
         {"type": "button", "action_id": choice, "value": value, "style": style, "text": plain(choice.capitalize())}
         for choice, style in (("approve", "primary"), ("reject", "danger"))
         if choice in data.get("choices", ("approve", "reject"))
     ]
-    return [{"type": "section", "text": plain("\n".join(lines)[:3000])}, {"type": "actions", "elements": buttons}]
+    return [{"type": "section", "text": plain(data["shown"]["text"])}, {"type": "actions", "elements": buttons}]
 
 
 def plain(text: str) -> dict:

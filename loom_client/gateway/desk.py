@@ -14,7 +14,9 @@ from loom_client.gateway.bodies import ControlBody, DecisionBody, JobBody, Links
 from loom_client.gateway.starts import AGENTS, Grounds
 from loom_client.job import JobHandle
 from loom_client.outcome import with_whole_answer
+from loom_client.repeated import is_repeated
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
+from loom_dsl.machine_arrivals import ONCE
 from loom_dsl.roles import Right, Roles, is_known, may, may_decide, may_start
 from loom_dsl.run import RunResult
 from loom_store.transaction import Transaction
@@ -107,12 +109,14 @@ class Desk:
         return await self.job(name), row is None
 
     async def decide(self, by: str, name: str, said: DecisionBody) -> dict[str, str]:
-        """Send a decision, and give the job's answer.
+        """Send a decision, and give the job's answer. The same once more is answered so, also when the job is gone.
 
         Raises:
             Problem: The person may not, or it is over.
             LoomError: The job does not take it.
         """
+        if is_repeated(await self.approval(name), by, said.model_dump(exclude_none=True)):
+            return {"verdict": "already_done", "message": f"{said.choice}: {ONCE}"}
         row = await self._open(name)
         self._check_role(by, row)
         job = self.loom.job(row["job"])

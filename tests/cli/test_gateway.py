@@ -86,6 +86,8 @@ def test_an_approval_is_listed_shown_and_decided_once_and_the_token_says_by_whom
     assert (answer.status_code, answer.json()["verdict"]) == (200, "recorded")
     assert end_of(door, job) == "completed"
     assert problem(door.decide(name), 409)["verdict"] == "already_decided"
+    again = door.decide(name, "bob", digest=row["arguments_digest"], message="fine")
+    assert (again.status_code, again.json()["verdict"]) == (200, "already_done")
     decided = door.ask("GET", f"/v1/approvals/{name}").json()
     assert (decided["status"], decided["by"], decided["message"]) == ("approved", "bob", "fine")
     shown = door.ask("GET", f"/v1/jobs/{job}").json()
