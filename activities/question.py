@@ -49,7 +49,7 @@ async def request_of(calls: "Calls", call: Call, facts: JobFacts, asked: Asked) 
         "tool": tool.name,
         "call_id": call.arguments["call"]["id"],
         "summary": in_one_line(redact(summary, secrets), MOST_SUMMARY),
-        "reason": verdict.reason[:MOST_SUMMARY],
+        "reason": in_one_line(verdict.reason, MOST_SUMMARY),
         "rules": rule_for(traits.call(arguments)),
         "rule": verdict.rule[:MOST_SUMMARY],
         "layer": verdict.layer,

@@ -19,6 +19,8 @@ ANNOUNCE = "loom.approval.announce"
 """Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
 EARLY = 0.05
 """Seconds by which a timer may seem to fire too soon."""
+HALTED_BY = "an expired approval"
+"""Who pauses a job for a question that nobody answered in time, with `on_expiry: halt`."""
 EXPIRED = {"choice": "expired", "by": "", "message": "nobody decided in time"}
 
 
@@ -191,7 +193,7 @@ def _halt(machine: "Machine", token: Token) -> None:
     machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None)
     if machine.state.paused is None:
         machine.state.paused = {"by": "", "at": round(machine.state.last, 3), "approval": name}
-        machine.emit("control", op="pause", by="an expired approval", reason=f"{name}: nobody decided in time")
+        machine.emit("control", op="pause", by=HALTED_BY, reason=f"{name}: nobody decided in time")
     _announce(machine, token, again="halted")
 
 

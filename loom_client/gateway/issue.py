@@ -31,7 +31,7 @@ def link_maker(
     if not key or not url:
         missing = "LOOM_GATEWAY_URL" if key else "LOOM_GATEWAY_KEY"
         raise ConfigurationError(f"the webhooks' `links` need the gateway: set {missing}, as the gateway has it")
-    roles = roles_of(environment)
+    roles = roles_of(environment, "the webhooks' `links` need")
 
     def make(row: Mapping[str, Any], person: str) -> dict[str, str]:
         if row["details"].get("signed") or not _may(roles, row, person):  # a link signs nothing

@@ -23,8 +23,12 @@ from loom_dsl.errors import ConfigurationError
 from loom_dsl.roles import Roles
 
 
-def roles_of(environment: Mapping[str, str]) -> Roles:
+def roles_of(environment: Mapping[str, str], whose: str = "the gateway needs") -> Roles:
     """Read who may do what from the deployment's policy.
+
+    Args:
+        environment: Names the policy.
+        whose: Who needs it, for the message.
 
     Raises:
         ConfigurationError: There is no policy, or it has no roles.
@@ -32,7 +36,7 @@ def roles_of(environment: Mapping[str, str]) -> Roles:
     policy = deployment_policy(environment)
     if policy is None or not policy.roles:
         raise ConfigurationError(
-            f"the gateway needs the deployment's policy with `roles` in {POLICY_VARIABLE}: who may do what"
+            f"{whose} the deployment's policy with `roles` in {POLICY_VARIABLE}: who may do what"
         )
     return policy.roles
 

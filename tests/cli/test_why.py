@@ -32,6 +32,11 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
             facts(server=False),
             "the Temporal server at 127.0.0.1:7233 does not answer; start it with `loom dev`",
         ),
+        (
+            facts(row={"paused_by": "an expired approval"}, approvals=[APPROVAL]),
+            "halted: nobody decided ap_1 in time; decide it with `loom approve job-1 ap_1` or `loom reject`, "
+            "or have it asked anew with `loom resume job-1`",
+        ),
         (facts(row={"paused_by": "ann\x1b"}), "paused by ann\\x1b; go on with `loom resume job-1`"),
         (facts(approvals=[APPROVAL]), f"approval ap_1 (write_file) since {SINCE}"),
         (

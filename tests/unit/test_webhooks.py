@@ -386,7 +386,12 @@ roles:
             ("", "https://gate", True, "set LOOM_GATEWAY_KEY"),
             ("k" * 32, "", True, "set LOOM_GATEWAY_URL"),
             ("k", "https://gate", True, "has 1 characters"),
-            ("k" * 32, "https://gate", False, "LOOM_POLICY"),
+            (
+                "k" * 32,
+                "https://gate",
+                False,
+                "^the webhooks' `links` need the deployment's policy with `roles` in LOOM_POLICY",
+            ),
         ],
     )
     def test_what_links_need_is_told(
