@@ -13,6 +13,8 @@ PART = "\ue001"
 MOST_SPELLINGS = 10_000
 """Paths that are looked for inside the words of one line; of more, nothing is known."""
 _LONGEST = 400
+_ROUNDABOUT = re.compile(r"(?:\.?/+)*\.\.(?:/|$)|~|/+proc/|/+dev/fd")
+"""Ways by which a path leads out and may come back in."""
 _WILD = re.compile(f"[{ANY}{PART}]")
 _BEHIND = re.compile(r"[=:,@<>]")
 _MOST_BEHIND = 24
@@ -45,6 +47,8 @@ def shapes_in(words: set[str], root: str | None, *, elsewhere: bool) -> Iterator
                 if left < 0:
                     yield ANY
                     return
+                if _ROUNDABOUT.match(text):
+                    yield from _below(text)
                 if (shape := _normal(text, root)) is not None:
                     yield shape
                     if elsewhere:
@@ -75,7 +79,7 @@ def _parts(word: str) -> Iterator[str]:
 
 
 def _below(shape: str) -> Iterator[str]:
-    parts = shape.split("/")
+    parts = [part for part in shape.split("/") if part]
     yield from ("/".join(parts[start:]) for start in range(1, min(len(parts), _MOST_BEHIND)))
 
 

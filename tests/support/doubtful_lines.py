@@ -48,6 +48,11 @@ cat sub/*/../../secrets/key
 cd sub && cat ../secrets/key
 cd sub/more; cat ../../secrets/key
 cd /srv; cat job/secrets/key
+cat ../job/secrets/key
+cat .././/job/secrets/key
+cat ~/../srv/job/secrets/key
+cat /proc/self/cwd/secrets/key
+cat /proc/$$/cwd/secrets/key
 grep -fsecrets/key x
 grep -rnfsecrets/key x
 sort --files0-from=secrets/key
