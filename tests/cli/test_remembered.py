@@ -64,7 +64,9 @@ def test_a_rule_that_enough_people_kept_counts_where_so_many_are_needed(again: H
     first = begun(again, workdir, approvals={"quorum": 2})
     (asked,) = again.pending(first)
     for who in ("ann", "bob"):
-        assert again.loom("decide", asked["id"], "--approve", "--by", who, "--remember", "rule").code == 0
+        said = again.loom("decide", asked["id"], "--approve", "--by", who, "--remember", "rule")
+        assert said.code == 0, said
+    assert "if all who agree say so, remembered for later jobs too" in said.out
     assert again.loom("wait", first).code == 0
     same = begun(again, workdir, approvals={"quorum": 2})
     assert again.loom("wait", same).code == 0
