@@ -52,9 +52,9 @@ async def approvals(
     store: StorePath = None,
 ) -> int:
     """List approvals, or show all of those that are named."""
+    from loom_client.cli.asked import show_approvals
     from loom_client.cli.opening import existing_store, find_job
     from loom_client.cli.questions import named, waiting
-    from loom_client.cli.tables import show_approvals
 
     settings = settings_of(address, namespace, store=store)
     with existing_store(settings) as opened_store:
@@ -154,10 +154,10 @@ async def decide_one(
     yes: bool = True,
 ) -> int:
     """Decide the approval that is meant, and say so; who named none is shown what it is, and asked at a terminal."""
+    from loom_client.cli.asked import show_call
     from loom_client.cli.opening import existing_store, opened
     from loom_client.cli.prompt import can_ask
     from loom_client.cli.questions import chosen
-    from loom_client.cli.tables import show_call
     from loom_client.edits import check_edit
 
     settings, edited = settings_of(*place), fields.get("edited_arguments")

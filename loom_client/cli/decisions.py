@@ -117,10 +117,10 @@ async def _many(
     yes: bool,
 ) -> int:
     """Decide about several. Each is told for itself; one that is refused does not keep the others from counting."""
+    from loom_client.cli.asked import show_call
     from loom_client.cli.opening import existing_store, opened
     from loom_client.cli.prompt import can_ask
     from loom_client.cli.questions import several, still_open
-    from loom_client.cli.tables import show_call
     from loom_dsl.errors import LoomError, UserError
     from loom_dsl.lookalike import revealed
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loom_client.cli.tables import show_request
+from loom_client.cli.asked import show_request
 from loom_client.render.approvals import FOLLOWING, preview_lines
 from loom_client.render.paper import Paper, paper_for
 from loom_dsl.errors import BlobMissing
