@@ -137,7 +137,7 @@ class Metrics:
     def _used(self, model: str, result: Mapping[str, Any]) -> None:
         usage = result["usage"]
         for kind in ("prompt", "completion", "cached"):
-            self._counters[TOKENS].add(usage[f"{kind}_tokens"], {"model": model, "kind": kind})
+            self._counters[TOKENS].add(usage.get(f"{kind}_tokens", 0), {"model": model, "kind": kind})
         if result["cost"]:
             self._counters[COST].add(result["cost"], {"model": model})
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +73,7 @@ class Scope:
     def tell(self, event: Mapping[str, Any]) -> None:
         """Tell who listens of an event that is new, once it is durable."""
         for heard in self._shared.listeners:
-            self._after_commit(lambda heard=heard: heard(event))  # type: ignore[misc]
+            self._after_commit(partial(heard, event))
 
     def _after_commit(self, act: Callable[[], None]) -> None:
         self._on_commit.append(act)
