@@ -298,7 +298,7 @@ async def test_a_quorum_of_approvers_decides_by_update_and_signal_and_refusals_h
             with pytest.raises(DecisionRefused) as caught:
                 await job.decide(approval, "approve", by=by, digest=digest)
             assert caught.value.verdict == verdict
-        assert (await job.decide(approval, "approve", by="ann"))["message"] == "approve recorded: 1 of 2"
+        assert (await job.decide(approval, "approve", by="ann"))["message"] == "approve recorded: 1 of 2 (ann)"
         (row,) = await opened.loom.approvals(job.id)
         assert row["policy"] == {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True}
         # Nobody else is left who may: the one who started it can only be told so.
