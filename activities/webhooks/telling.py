@@ -10,7 +10,7 @@ from loom_store.transaction import Transaction
 
 NEAR = 20
 """Events around a job's end in which it is looked for what it failed with."""
-_KEPT = ("to", "choices", "expires_at", "choice", "by", "have", "need")
+_KEPT = ("to", "choices", "expires_at", "choice", "by", "have", "need", "allowed")
 """What of an event about an approval is told. What somebody wrote beside a decision is between them and the job."""
 
 

@@ -197,6 +197,16 @@ class TestAMessage:
         assert re.fullmatch(r"msg_[0-9a-f]{32}", row.message)
         assert set(woken) == {("one", "chat")}
 
+    @pytest.mark.parametrize("more", [{}, {"allowed": True}])
+    def test_an_expiry_says_whether_the_call_runs_all_the_same(self, store: Store, more: dict[str, bool]) -> None:
+        job_in(store, "one")
+        asked(store)
+        store.subscribe([Endpoint.model_validate(CHAT)], lambda job, endpoint: None)
+        event = {"t": "approval_decided", "n": 0, "approval_id": "ap_1", "choice": "expired", **more}
+        store.write_sync(lambda tx: write_webhooks(tx, "one", [(3, event)]))
+        (row,) = store.read_sync(lambda tx: tx.deliveries())
+        assert (row.event, row.data.get("allowed", False)) == ("approval_expired", bool(more))
+
     async def test_it_has_links_for_those_who_may_decide_and_no_secrets(self, store: Store) -> None:
         job_in(store, "one")
         token = "very-secret-token"
