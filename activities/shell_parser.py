@@ -8,7 +8,15 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from activities.shell_words import known_word, shapes_of, text_of, words_of
-from loom_dsl.command_doubt import hidden_in_assignment, is_unknown, may_run_its_words, takes_code, what_hides
+from loom_dsl.command_doubt import (
+    hidden_in_assignment,
+    is_unknown,
+    may_run_its_words,
+    places_run,
+    places_written,
+    takes_code,
+    what_hides,
+)
 from loom_dsl.command_tables import SHELLS, base_name, is_language, risky_words
 from loom_dsl.paths import normal_path
 from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN, NotPlain, ShellReading, Words, plain_parts
@@ -82,6 +90,7 @@ class _Reader:
         self._found: list[Words] = []
         self._loose: list[Words] = []
         self._left = MOST_WORK
+        self._ran: set[str] = set()
         self._written: set[str] = set()
         self.touched: list[str] = []
         self.hides = ""
@@ -91,18 +100,12 @@ class _Reader:
             self._line(line, 0)
         except _NotKnown:
             self._found.append(UNKNOWN)
-        self._doubt(next((f"it writes {name} and runs it" for name in self._written if self._runs(name)), ""))
+        both = sorted(self._written & self._ran)
+        self._doubt(f"it writes {both[0]} and may run it" if both else "")
         return [*self._found, *self._loose]
 
     def _doubt(self, reason: str) -> None:
         self.hides = self.hides or reason
-
-    def _runs(self, name: str) -> bool:
-        """Whether a file that the line writes is a command of it, or given to one that may run it."""
-        return any(
-            any(word is not None and normal_path(word) == name for word in words[: None if _may_run(words) else 1])
-            for words in self._found
-        )
 
     def _spend(self, work: int) -> None:
         self._left -= work
@@ -216,6 +219,8 @@ class _Reader:
         if not words:
             raise _NotKnown
         self._doubt(what_hides(words))
+        self._written |= places_written(words)
+        self._ran |= places_run(words)
         if words[0] and base_name(words[0]).startswith("git-"):
             self._command(("git", base_name(words[0])[4:], *words[1:]), depth)
         if is_unknown(words):

@@ -3,6 +3,7 @@
 import re
 
 from loom_dsl.command_tables import SHELLS, base_name, has_table, is_language, is_wrapper, risky_words
+from loom_dsl.paths import normal_path
 from loom_dsl.shell import Words
 
 _INERT_TEXT = """
@@ -22,6 +23,7 @@ rpm rvim scheme vi view vim vimdiff
 """
 _CODE = frozenset(_CODE_TEXT.split())
 """They take code of their own languages, from arguments or from what they read."""
+_COPYING = frozenset({"cp", "mv", "ln", "tee", "dd", "install", "rsync", "scp", "curl", "wget"})
 _SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
 _HIDES = re.compile(r"[\\'\"$`(){}\[\]*?\n]")
 """What a text needs to write a command's name in another way."""
@@ -90,6 +92,22 @@ def what_hides(words: Words) -> str:
     if is_wrapper(words) and name not in ("[", "test", *SHELLS):
         return next(filter(None, (hidden_in_assignment(word) for word in words[1:] if word)), "")
     return ""
+
+
+def places_written(words: Words) -> set[str]:
+    """Give the paths that a command which copies may write: all that it names."""
+    if not words or base_name(words[0] or "") not in _COPYING:
+        return set()
+    texts = [text for word in words[1:] if word for text in (word, word.partition("=")[2]) if text]
+    return {place for place in map(normal_path, texts) if place is not None}
+
+
+def places_run(words: Words) -> set[str]:
+    """Give the paths of files that a command may run: its program, and what is given to one that runs others."""
+    if places_written(words):
+        return set()
+    named = words if may_run_its_words(words) or is_language(words) else words[:1]
+    return {place for place in (normal_path(word) for word in named if word) if place is not None}
 
 
 def unlike_its_name(words: Words) -> list[str]:

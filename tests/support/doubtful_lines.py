@@ -183,6 +183,12 @@ export EDITOR=./x; git commit
 echo a > s; sh s
 echo a > s; . ./s
 echo a > s && ./s
+cp a s; ./s
+mv a s; sh s
+ln -s /bin/rm s; ./s x
+echo a | tee s; bash s
+curl -o s h && chmod +x s && ./s
+dd if=a of=s; sh ./s
 git p4 submit
 git svn x
 git send-pack o main
@@ -215,6 +221,10 @@ echo a > out; cat out
 cat f | sort | uniq -c
 ruff check src tests
 ./gradlew build
+chmod +x run.sh && ./run.sh
+gcc -O2 -o a a.c && ./a
+cp a b; cat b
+curl -o f https://example.com
 for f in src/*.py; do wc -l "$f"; done
 if [ -f x ]; then cat x; fi
 """.strip().split("\n")
