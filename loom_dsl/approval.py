@@ -39,8 +39,9 @@ class Decision(BaseModel):
     edited_arguments: dict[str, JsonValue] | None = None
     """With ``edit``: the arguments to use instead; they are validated and authorized again."""
     remember: Literal["no", "job", "rule"] = "no"
-    """With ``approve``. ``job``: later calls that the request's `rules` cover are allowed in this job, where nobody asks
-    who did not ask now. ``rule``: also in later jobs of the same agent in the same directory, until it is taken back."""
+    """With ``approve``. ``job``: later calls that the request's `rules` cover are allowed in this job, where nobody
+    asks who did not ask now. ``rule``: also in later jobs of the same agent in the same directory, until it is taken
+    back."""
     digest: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     """Digest of what was looked at. Another one than the request's is refused."""
     by: str = Field(default="", max_length=200)

@@ -41,7 +41,8 @@ class Approvals(BaseModel):
     """How long to wait."""
     on_expiry: Literal["deny", "allow", "halt", "escalate"] = "deny"
     """What counts then: it is refused, it is allowed, the job is paused until somebody decides or resumes it, or the
-    next step of `escalate` is taken and the time starts again. `allow` holds only for what the agent's own rules ask."""
+    next step of `escalate` is taken and the time starts again. `allow` holds only for what the agent's own rules
+    ask."""
     remind: Duration | None = None
     """Tell again so often while nobody has decided; at least 1s."""
     escalate: tuple[Escalation, ...] = ()
