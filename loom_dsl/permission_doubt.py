@@ -6,7 +6,7 @@ from typing import Any
 
 from loom_dsl.command_tables import base_name
 from loom_dsl.path_shapes import is_open, may_mean
-from loom_dsl.permission_rules import Call, Rule, parse_rule
+from loom_dsl.permission_rules import COMMAND_TOOLS, Call, Rule, parse_rule
 from loom_dsl.python_check import is_harmless
 
 _STEERING = re.compile(
@@ -47,7 +47,7 @@ def steers(path: str) -> bool:
 def _doubt(rule: Rule, call: Call) -> str:
     about_paths = rule.tool == "*" and rule.argument is None and rule.domain is None
     if call.names[0] == "python_repl" and "code" in call.arguments:
-        judged = about_paths or rule.tool == "execute_bash"
+        judged = about_paths or rule.tool in COMMAND_TOOLS
         return "code of Python may do what it is about" if judged and not _is_harmless(call.arguments["code"]) else ""
     if call.command is None or not call.command_argument:
         return ""
