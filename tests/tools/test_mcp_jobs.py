@@ -118,7 +118,14 @@ async def test_a_tool_that_changed_in_a_job_asks_again_although_a_rule_allows_it
 async def test_a_server_that_dies_hangs_or_is_missing_is_a_result_with_advice(stand: Stand) -> None:
     tools = ["mcp__small__*", "mcp__slow__hang", "mcp__gone__any"]
     job = await stand.start("failing", agent={"tools": tools, "permissions": {"enabled": False}})
+    asking = []
+    async for event in job.events():
+        if event.type == EventType.APPROVAL_REQUESTED:
+            asking.append(event.data["tool"])
+            await job.decide(event.data["approval_id"], "approve", by="me")
     found = await stand.unharmed(job)
+    # Not the first, as permissions are switched off; but what a server gave was read before the others.
+    assert asking == ["mcp__slow__hang", "mcp__small__note"]
     told = [found.tool(place)["content"] for place in range(5)]
     assert told[0].startswith("Error (outcome_unknown): the MCP server small was lost while the tool ran")
     assert told[1].startswith("Error (timeout): the tool mcp__slow__hang did not end within 3 s")
