@@ -35,9 +35,7 @@ def roles_of(environment: Mapping[str, str], whose: str = "the gateway needs") -
     """
     policy = deployment_policy(environment)
     if policy is None or not policy.roles:
-        raise ConfigurationError(
-            f"{whose} the deployment's policy with `roles` in {POLICY_VARIABLE}: who may do what"
-        )
+        raise ConfigurationError(f"{whose} the deployment's policy with `roles` in {POLICY_VARIABLE}: who may do what")
     return policy.roles
 
 
