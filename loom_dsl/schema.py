@@ -87,7 +87,8 @@ def _definitions(kind: str) -> dict[str, Schema]:
         schema = root.model_json_schema(by_alias=True, ref_template=REFERENCE)
         definitions |= schema.pop("$defs", {})
         definitions[root.__name__] = schema
-        for found in models_of(root):
+        # What only Loom itself writes is in no schema.
+        for found in (found for found in models_of(root) if found.__name__ in definitions):
             definitions[found.__name__] = _described(found, with_durations(found, definitions[found.__name__]))
     for name, form in FORMS.items():
         if name in definitions:

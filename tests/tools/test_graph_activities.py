@@ -213,7 +213,7 @@ async def test_a_result_is_json_without_the_known_secrets_and_not_too_large(desk
         (f"{MODULE}:_write", UnknownFunction, "no function '_write'"),
         (f"{MODULE}:lines", UnknownFunction, "no function 'lines'"),
         (f"{MODULE}:version", UnknownFunction, f"`tool: {MODULE}:version`"),
-        ("os:system", MissingTools, "--tools os"),
+        ("os:system", MissingTools, "'os' is one of Python's own modules"),
     ],
 )
 async def test_only_functions_of_the_listed_modules_are_called(
