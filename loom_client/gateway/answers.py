@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loom_dsl.canonical import read_json
+from loom_dsl.canonical import MOST_NESTING, read_json
 from loom_dsl.errors import ConfigurationError, ConflictError, DecisionRefused, LoomError, NotFoundError, UserError
 
 SAFE = {
@@ -135,7 +135,7 @@ async def json_body(request: Request) -> dict[str, Any]:
         value = read_json(text.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # a lone surrogate is no text, 1e999 no number
     except ValueError:
-        raise Problem(400, "the body is not JSON, or has a key twice") from None
+        raise Problem(400, f"the body is not JSON, has a key twice, or is nested over {MOST_NESTING} levels deep") from None
     if not isinstance(value, dict):
         raise Problem(422, "the body must be a JSON object")
     return value

@@ -277,7 +277,7 @@ ELSEWHERE: list[tuple[str, str, dict[str, Any], int]] = [
     ("POST", "/v1/jobs/none/pause", {"content": b'{"reason": 1e999}', "headers": JSON}, 400),
     ("POST", "/v1/jobs/none/pause", {"content": b"", "headers": JSON}, 400),
     ("POST", "/v1/jobs/none/inject", {"json": {"text": " \n"}}, 422),
-    ("POST", "/v1/approvals/ap_none/decision", {"content": DEEP, "headers": JSON}, 422),
+    ("POST", "/v1/approvals/ap_none/decision", {"content": DEEP, "headers": JSON}, 400),
     ("GET", "/v1/jobs/%00%ff%c3", {}, 404),
     ("GET", "/v1/jobs/" + "x" * 9000, {}, 404),
     ("GET", "/v1/jobs?status=%00", {}, 422),
