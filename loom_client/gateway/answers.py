@@ -135,7 +135,8 @@ async def json_body(request: Request) -> dict[str, Any]:
         value = read_json(text.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # a lone surrogate is no text, 1e999 no number
     except ValueError:
-        raise Problem(400, f"the body is not JSON, has a key twice, or is nested over {MOST_NESTING} levels deep") from None
+        what = f"the body is not JSON, has a key twice, or is nested over {MOST_NESTING} levels deep"
+        raise Problem(400, what) from None
     if not isinstance(value, dict):
         raise Problem(422, "the body must be a JSON object")
     return value
