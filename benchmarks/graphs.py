@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.report import Table, aim
 from benchmarks.stand import HandWritten, LoomSide, Stand
+from benchmarks.weight import history_of
 from loom_dsl.compile import compile_graph
 
 WINDOW, CHAIN = 50, 50
@@ -126,8 +127,4 @@ async def _graph(side: LoomSide, text: str, given: dict[str, Any]) -> str:
 
 async def _bytes(side: LoomSide, text: str, given: dict[str, Any]) -> int:
     job = await _graph(side, text, given)
-    size = 0
-    async for run in side.loom.client.list_workflows(f"WorkflowId='{job}'"):
-        described = await side.loom.client.get_workflow_handle(job, run_id=run.run_id).describe()
-        size += described.raw_description.workflow_execution_info.history_size_bytes
-    return size
+    return sum(await history_of(side.loom.client, job))

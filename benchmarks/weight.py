@@ -118,13 +118,15 @@ async def _loop_history(
 
 async def history_of(client: Client, workflow: str) -> list[int]:
     """Give the history's bytes of each run of a workflow, oldest first."""
-    runs = [run async for run in client.list_workflows(f"WorkflowId = '{workflow}'")]
-    runs.sort(key=lambda run: run.start_time)
-    sizes = []
-    for run in runs:
-        described = await client.get_workflow_handle(workflow, run_id=run.run_id).describe()
+    run, sizes = (await client.get_workflow_handle(workflow).describe()).run_id, []
+    while run:
+        handle = client.get_workflow_handle(workflow, run_id=run)
+        described = await handle.describe()
         sizes.append(described.raw_description.workflow_execution_info.history_size_bytes)
-    return sizes
+        # From run to run: the server's list of them may lag behind.
+        first = await anext(aiter(handle.fetch_history_events(page_size=1)))
+        run = first.workflow_execution_started_event_attributes.continued_execution_run_id
+    return sizes[::-1]
 
 
 def _streamed(side: LoomSide) -> int:

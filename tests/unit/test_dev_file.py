@@ -24,6 +24,9 @@ def test_the_dev_file_sets_what_a_turn_needs_to_be_fast() -> None:
         "history.transferProcessorMaxPollRPS=2000",
         "history.timerProcessorMaxPollRPS=2000",
         'history.timerProcessorMaxTimeShift="10ms"',
+        "history.queueReaderStuckCriticalAttempts=1000",
+        "history.visibilityProcessorMaxPollRPS=2",
+        "history.visibilityTaskBatchSize=1000",
     )
 
 
