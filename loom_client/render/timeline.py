@@ -14,6 +14,8 @@ from loom_client.render.text import duration, one_line, plural, result_text, siz
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import GraphResult, RunResult
 
+TEXT_GUTTER = ("┊ ", ": ")
+"""Stands before each line of what a model says, and before no line of Loom's own: no text can look like one."""
 _OF_TEXT = (EventType.LLM_DELTA, EventType.STREAM_RESET, EventType.LLM_FINISH)
 _MARKS = {"success": ("✓", "+", "green"), "error": ("✗", "x", "red")}
 
@@ -84,7 +86,7 @@ class Timeline:
         self.paper.line(f"{job['job']}  {job['agent']}  {job['workdir']}", "bold", hang=2)
         if job["task"]:
             what = "task" if self._turns else "input"
-            self.paper.line(f"{what}: {one_line(str(job['task']), 400)}", hang=6)
+            self.paper.line(f"{what}: {one_line(str(job['task']), 400)}", follow=FOLLOWING)
 
     def feed(self, event: Event) -> None:
         """Write what an event tells."""
@@ -118,7 +120,7 @@ class Timeline:
         else:
             why = f": {one_line(result.error.beside(result.status), 1_000)}" if result.error else ""
             word = "aborted" if result.status == "aborted" else "failed"
-            paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", hang=2)
+            paper.line(f"{paper.glyph('✗', 'x')} {word}{why}", "bold red", follow=FOLLOWING)
         if isinstance(result, GraphResult):
             if seconds is not None:
                 paper.line("  " + duration(seconds), "dim")
@@ -144,9 +146,9 @@ class Timeline:
     def _dot(self) -> str:
         return self.paper.glyph("·", "-")
 
-    def _line(self, text: str, style: str = "", hang: int = 2, follow: str = "") -> None:
+    def _line(self, text: str, style: str = "", follow: str = FOLLOWING) -> None:
         self._end_flow()
-        self.paper.line(text, style, prefix=self._bar, hang=hang, follow=follow)
+        self.paper.line(text, style, prefix=self._bar, follow=follow)
 
     def _enter_turn(self, event: Event) -> None:
         self._end_flow()
@@ -164,7 +166,7 @@ class Timeline:
         self._end_flow()
         self.paper.end_line()
         self._stream, self._shown_answer = stream, ""
-        self._flow = Flow(self.paper, self._bar)
+        self._flow = Flow(self.paper, self._bar + self.paper.glyph(*TEXT_GUTTER))
         return self._flow
 
     def _delta(self, event: Event) -> None:
@@ -226,10 +228,10 @@ class Timeline:
         if status != "success":
             # The first line says what is wrong; what follows is advice to the model.
             said = visible(content).strip().partition("\n")[0].removeprefix(f"Error ({data.get('code')}): ")
-            self._line("    " + one_line(said, 300), hang=4)
+            self._line(FOLLOWING + one_line(said, 300))
 
     def _progress(self, event: Event) -> None:
-        self._line(f"  {self._name(event)}: {one_line(str(event.data.get('content', '')), 300)}", "dim", hang=4)
+        self._line(f"  {self._name(event)}: {one_line(str(event.data.get('content', '')), 300)}", "dim")
 
     # -- approvals, states, people -----------------------------------------------------------------
 
@@ -238,15 +240,13 @@ class Timeline:
         request = request if isinstance(request, dict) else {}
         tell = self._how_to_decide(str(event.data.get("approval_id", "")))
         for text, style in approval_lines(event, request, self._preview(request), tell, self._now()):
-            self._line(text, style, follow=FOLLOWING)
+            self._line(text, style)
 
     def _changed(self, event: Event) -> None:
-        text, style = changed_line(event, self._now())
-        self._line(text, style, follow=FOLLOWING)
+        self._line(*changed_line(event, self._now()))
 
     def _decided(self, event: Event) -> None:
-        text, style = decided_line(event)
-        self._line(text, style, follow=FOLLOWING)
+        self._line(*decided_line(event))
 
     def _state(self, event: Event) -> None:
         """A reader sees the state from the lines around it, so a change is told only to who asks for all of them."""
@@ -287,13 +287,13 @@ class Timeline:
 
     def _node(self, event: Event) -> None:
         for text, style, hang in self._nodes.feed(event):
-            self._line(text, style, hang)
+            self._line(text, style, " " * hang + "| ")
         if self.paper.live and (busy := self._nodes.under_way()):
             self.paper.status(f"{self.paper.glyph('▸', '>')} {busy}")
 
     def _catch_up(self, *, everything: bool = False) -> None:
         for text, style, hang in self._nodes.catch_up(everything=everything):
-            self._line(text, style, hang)
+            self._line(text, style, " " * hang + "| ")
 
     def _written(self, event: Event) -> None:
         node, child, why = (one_line(str(event.data.get(key, "")), 600) for key in ("node", "child", "message"))

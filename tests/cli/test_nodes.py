@@ -88,7 +88,7 @@ def test_colour_and_a_terminal_change_nothing_but_how_it_looks() -> None:
 def test_a_long_reason_is_wrapped_below_its_node(columns: int) -> None:
     lines = shown(start("a#1"), end("a#1", 1, "failed", code="c", message="word " * 40), columns=columns).splitlines()
     assert max(map(len, lines)) < columns
-    assert all(line.startswith("    ") for line in lines[1:])
+    assert all(line.startswith("    | ") for line in lines[1:])
 
 
 def test_what_runs_on_is_said_when_nothing_happens_and_passes_at_a_terminal() -> None:
@@ -202,7 +202,7 @@ def said(node: str, text: str) -> dict[str, Any]:
 
 def test_the_text_of_one_model_call_follows_its_line() -> None:
     text = shown(start("ask#1", 0.0, "llm"), says("ask#1", "one "), says("ask#1", "two"), said("ask#1", "one two"))
-    assert text == "▸ ask\none two\n"
+    assert text == "▸ ask\n┊ one two\n"
 
 
 MANY = [start("m#1", 0.0, "map", items=2), start("m#1[0]/ask#1", 0.0, "llm"), start("m#1[1]/ask#1", 0.0, "llm")]
@@ -215,9 +215,9 @@ def test_of_texts_that_come_together_each_is_told_whole_with_its_item() -> None:
         "  ▸ m[0] › ask",
         "  ▸ m[1] › ask",
         "  m[0] › ask:",
-        "red roses",
+        "┊ red roses",
         "  m[1] › ask:",
-        "blue sky",
+        "┊ blue sky",
     ]
 
 
@@ -225,10 +225,10 @@ def test_a_text_that_something_interrupts_goes_on_under_its_name_and_is_not_repe
     run = [*MANY, says("m#1[0]/ask#1", "red "), end("m#1[1]/ask#1"), said("m#1[0]/ask#1", "red roses")]
     assert shown(*run).splitlines()[3:] == [
         "  m[0] › ask:",
-        "red",
+        "┊ red",
         "  ✓ m[1] › ask  1.5 s",
         "  m[0] › ask:",
-        "roses",
+        "┊ roses",
     ]
 
 
@@ -236,14 +236,14 @@ def test_what_a_lost_attempt_said_is_marked_with_its_node() -> None:
     again = {"t": "stream_reset", "n": 0, "stream": "0/m#1[0]/ask#1", "attempt": 2}
     run = [*MANY, says("m#1[0]/ask#1", "grey "), again, says("m#1[0]/ask#1", "red"), said("m#1[0]/ask#1", "red")]
     assert shown(*run).splitlines()[4:] == [
-        "grey",
+        "┊ grey",
         "(the answer of m[0] › ask starts again: attempt 2)",
         "  m[0] › ask:",
-        "red",
+        "┊ red",
     ]
     lost = [*MANY, says("m#1[0]/ask#1", "grey"), said("m#1[0]/ask#1", "red")]
     assert shown(*lost).splitlines()[5:] == [
         "(the text above was of an attempt that was lost)",
         "  m[0] › ask:",
-        "red",
+        "┊ red",
     ]

@@ -27,7 +27,7 @@ def test_a_job_runs_to_its_end_and_is_shown_as_a_tree_of_turns(house: House, fre
     # A slow machine makes it say why nothing happens.
     lines = re.sub(r"(?m)^(?:│ )?\(waiting: (?:.|\n)*?\)\n", "", said.out).splitlines()
     assert "● turn 1" in lines
-    assert "│ I look first." in lines
+    assert "│ ┊ I look first." in lines
     assert any(re.fullmatch(r"│ ✓ glob \*\*/\*  .* m?s", line) for line in lines), said.out
     assert any(line.startswith("│ ✗ read_file missing.txt  ") for line in lines), said.out
     assert "● turn 2  depth 1" in lines

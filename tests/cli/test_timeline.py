@@ -54,8 +54,8 @@ AT_80 = """\
 job-1  scribe  /home/ann/project
 task: look around
 ● turn 1
-│ I look around first, and because this sentence is long it has to be wrapped
-│ at the width of the terminal.
+│ ┊ I look around first, and because this sentence is long it has to be wrapped
+│ ┊ at the width of the terminal.
 │ ✓ glob **/*.py path=src  1 · 12 ms
 │ ? write_file needs approval  ap_1
 │   write x.md
@@ -69,7 +69,7 @@ task: look around
 │   loom reject job-1 ap_1 --reason "..."
 │   rejected by ann: not now
 ● turn 2  depth 1
-│ All is well.
+│ ┊ All is well.
 │ · of_a_newer_release
 ✓ done
   1 turn · 2 model calls · 0 tool calls · 1,200 tokens in (200 cached), 30 out
@@ -112,7 +112,7 @@ def test_a_job_is_a_tree_of_turns_at_80_columns() -> None:
 
 def test_at_200_columns_nothing_is_wrapped() -> None:
     lines = whole(columns=200).splitlines()
-    assert f"│ {LONG}" in lines
+    assert f"│ ┊ {LONG}" in lines
     assert len(lines) == len(AT_80.splitlines()) - 2
 
 
@@ -181,13 +181,13 @@ def test_a_written_graph_is_told_whether_it_runs_or_not() -> None:
 
 def test_code_keeps_its_indentation() -> None:
     assert shown([{"t": "llm_finish", "n": 0, "content": "x:\n    y = 1\n\n    z"}]) == (
-        "● turn 1\n│ x:\n│     y = 1\n│ \n│     z\n"
+        "● turn 1\n│ ┊ x:\n│ ┊     y = 1\n│ ┊ \n│ ┊     z\n"
     )
 
 
 def test_a_word_longer_than_the_line_is_broken() -> None:
     written = shown([{"t": "llm_finish", "n": 0, "content": "a" * 50}], columns=30)
-    assert written.splitlines()[1:] == ["│ " + "a" * 27, "│ " + "a" * 23]
+    assert written.splitlines()[1:] == ["│ ┊ " + "a" * 25] * 2
 
 
 def delta(text: str, attempt: int = 1, stream: str = "0/m") -> dict[str, Any]:
@@ -199,12 +199,12 @@ AGAIN = [delta(LONG * 3), RESET, delta("Short.", 2), {"t": "llm_finish", "n": 0,
 
 
 def test_a_lost_attempt_is_taken_back_at_a_terminal() -> None:
-    assert Screen().feed(shown(AGAIN, live=True)).text == "● turn 1\n│ Short."
+    assert Screen().feed(shown(AGAIN, live=True)).text == "● turn 1\n│ ┊ Short."
 
 
 def test_a_lost_attempt_is_marked_where_nothing_can_be_taken_back() -> None:
     lines = shown(AGAIN).splitlines()
-    assert lines[-2:] == ["│ (the answer starts again: attempt 2)", "│ Short."]
+    assert lines[-2:] == ["│ (the answer starts again: attempt 2)", "│ ┊ Short."]
     assert "\x1b" not in shown(AGAIN)
 
 
@@ -223,9 +223,9 @@ def test_a_lost_attempt_before_an_answer_without_text_is_void() -> None:
 @pytest.mark.parametrize(
     ("seen", "lines"),
     [
-        ([], ["│ one two three"]),
-        (["one ", "two"], ["│ one two three"]),
-        (["two three"], ["│ two three"]),  # watched from the middle on
+        ([], ["│ ┊ one two three"]),
+        (["one ", "two"], ["│ ┊ one two three"]),
+        (["two three"], ["│ ┊ two three"]),  # watched from the middle on
     ],
 )
 def test_the_whole_answer_adds_what_was_not_streamed(seen: list[str], lines: list[str]) -> None:
@@ -235,7 +235,7 @@ def test_the_whole_answer_adds_what_was_not_streamed(seen: list[str], lines: lis
 
 
 def test_why_nothing_happens_passes_at_a_terminal_and_is_told_once_in_a_pipe() -> None:
-    for live, expected in ((True, "● turn 1\n│ one two"), (False, "● turn 1\n│ (waiting: no worker)\n│ one two")):
+    for live, expected in ((True, "● turn 1\n│ ┊ one two"), (False, "● turn 1\n│ (waiting: no worker)\n│ ┊ one two")):
         stream = io.StringIO()
         timeline = Timeline(Paper(stream, live=live))
         timeline.feed(decode("j", 1, {"t": "iteration_start", "n": 0}))
