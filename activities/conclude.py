@@ -1,19 +1,19 @@
 """The ends of a turn and of a job: tool messages into the session, and the result."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from temporalio import activity
 
 from activities.observe import store_events
-from activities.runtime import Call, Runtime
-from activities.transcript import PRIVATE, Transcript
+from activities.orphans import settle_orphans
+from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import PRIVATE, Transcript, tool_head
 from loom_dsl.canonical import digest
-from loom_dsl.errors import OutcomeUnknown
-from loom_dsl.messages import CANCELLED, call_ids, close_orphans
+from loom_dsl.errors import LoomError, StoreLocked
 from loom_dsl.run import MOST_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.turn import TurnState
-from loom_store.rows import Entry, NewEntry
+from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
 MOST_RECURSIONS = 200
@@ -47,7 +47,14 @@ class Conclude:
     async def result(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Settle what is open in the session, and say how the job went."""
         call = Call.of(envelope)
-        return await self._runtime.store.write(lambda tx: _conclude(tx, call))
+        try:
+            facts = await self._runtime.facts(call.job)
+        except StoreLocked:
+            raise
+        except LoomError:  # a job must come to its end also where it could not go on
+            facts = None
+        secrets = self._runtime.secrets
+        return await self._runtime.store.write(lambda tx: _conclude(tx, call, facts, secrets))
 
 
 def _append_results(tx: Transaction, call: Call) -> tuple[int, list[NewEntry]]:
@@ -55,11 +62,7 @@ def _append_results(tx: Transaction, call: Call) -> tuple[int, list[NewEntry]]:
     entries: list[NewEntry] = []
     shown: list[NewEntry] = []
     for item, result in zip(call.arguments["calls"], call.arguments["results"], strict=True):
-        head: dict[str, Any] = {"role": "tool", "tool_call_id": item["id"]}
-        if result["status"] != "success":
-            head[PRIVATE] = {"status": result["status"], "code": result["code"]}
-        elif result.get("output"):
-            head[PRIVATE] = {"output": result["output"]}
+        head = tool_head(item["id"], result["status"], result["code"], result.get("output", ""))
         content = tx.get_blob(result["content"]).decode()
         entries.append(NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn))
         if result.get("images"):
@@ -71,12 +74,12 @@ def _append_results(tx: Transaction, call: Call) -> tuple[int, list[NewEntry]]:
     return tx.append_entries(call.session, call.key, entries).end, entries
 
 
-def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
+def _conclude(tx: Transaction, call: Call, facts: JobFacts | None, secrets: Mapping[str, str]) -> dict[str, Any]:
     store_events(tx, call)
     given = call.arguments
     fields = {key: value for key, value in given["turn"].items() if key in TurnState.model_fields}
     turn = TurnState.from_dict(fields)
-    _close_orphans(tx, call, turn)
+    settle_orphans(tx, call, turn, facts, secrets)
     answer, name, unfinished = _answer(tx, call)
     code = given.get("code")
     point = tx.fork_point(call.job)
@@ -101,37 +104,15 @@ def _conclude(tx: Transaction, call: Call) -> dict[str, Any]:
     return {"result": dumped, "content": name, "error": dumped.get("error")}
 
 
-def _tail(tx: Transaction, session: str, start: int = 0) -> Sequence[Entry]:
-    return [entry for entry in tx.read_entries(session, start) if entry.kind == "message"]
-
-
-def _close_orphans(tx: Transaction, call: Call, turn: TurnState) -> None:
-    entries = _tail(tx, call.session, max(0, turn.entries - 1))
-    asked = next((i for i in reversed(range(len(entries))) if call_ids(entries[i].head)), None)
-    if asked is None:
-        return
-    owner = entries[asked]
-    missing = close_orphans([entry.head for entry in entries[asked:]])
-    effects = {effect.call_id: effect for effect in tx.effects(call.job) if effect.turn == owner.turn}
-    new = []
-    for head in missing:
-        effect = effects.get(head["tool_call_id"])
-        lost = effect is not None and effect.status in ("pending", "unknown")
-        content = f"Error (outcome_unknown): {OutcomeUnknown().message}" if lost else CANCELLED
-        kept = {"role": "tool", "tool_call_id": head["tool_call_id"], PRIVATE: {"status": "error", "code": "cancelled"}}
-        new.append(NewEntry(kind="message", head=kept, content=content, job=call.job, turn=call.turn))
-    if new:
-        tx.append_entries(call.session, f"{call.job}/{owner.turn}/orphans", new)
-
-
 def _answer(tx: Transaction, call: Call) -> tuple[str, str, bool]:
     """The last text that the model wrote in this job, its digest, and whether the model itself cut it off.
 
     A model that has said everything beside its last calls may end with an empty message: the text is then before it.
     """
-    for entry in reversed(_tail(tx, call.session)):
+    for entry in reversed(tx.read_entries(call.session, 0)):
         if (
-            entry.job == call.job
+            entry.kind == "message"
+            and entry.job == call.job
             and entry.head.get("role") == "assistant"
             and entry.content_digest not in (None, _EMPTY)
         ):

@@ -6,19 +6,16 @@ from temporalio import activity
 
 from activities.effect_outcome import effect_key, outcome_of
 from activities.hooks import Hooks, hooked
-from activities.node_call import for_graph, is_node_call, offered
+from activities.node_call import for_graph, is_node_call, reads_on
 from activities.observe import store_events
 from activities.runtime import Call, Runtime
 from activities.stages import Calls
-from activities.told import failed
+from activities.told import failed, message_of
 from activities.untrusted import comes_from_outside, mark_untrusted
 from loom_dsl.errors import LoomError, ToolLost, ToolTimeout
 from loom_dsl.redaction import redact
-from loom_dsl.tool_result import ToolMessage, failure, reference_of, refusal, success
 from loom_dsl.untrusted import is_untrusted
 from loom_store.transaction import Transaction
-
-READ_OUTPUT = "read_output"
 
 
 class Format:
@@ -36,13 +33,13 @@ class Format:
         item = call.arguments["call"]
         try:
             facts = await self._runtime.facts(call.job)
-            reads_on = offered(facts, item).get(READ_OUTPUT) == READ_OUTPUT
+            more = reads_on(facts, item)
             outside = comes_from_outside(self._runtime, facts, item)
         except LoomError:  # which a stage before this one has told: the tool gave nothing
-            reads_on, outside = False, is_untrusted(item["name"])
-        return await self._runtime.store.write(lambda tx: self._format(tx, call, reads_on, outside=outside))
+            more, outside = False, is_untrusted(item["name"])
+        return await self._runtime.store.write(lambda tx: self._format(tx, call, more, outside=outside))
 
-    def _format(self, tx: Transaction, call: Call, reads_on: bool, *, outside: bool) -> dict[str, Any]:
+    def _format(self, tx: Transaction, call: Call, more: bool, *, outside: bool) -> dict[str, Any]:
         store_events(tx, call)
         item, outcome = call.arguments["call"], call.arguments["outcome"]
         if outcome.get("code") == ToolTimeout.code and "ms" not in outcome:
@@ -52,9 +49,7 @@ class Format:
             # What a person answers stands for the tool's output, so it is redacted before it is kept, like one.
             answer = redact(outcome["message"], self._runtime.secrets).encode("utf-8", "replace")
             outcome = {"ok": True, "output": tx.put_blob(answer), "by": outcome.get("by", "")}
-        message = self._message(tx, outcome, reads_on)
-        # An output was redacted before it was kept; what others say about a call was not.
-        text = message.content if outcome.get("ok") else redact(message.content, self._runtime.secrets)
+        message, text = message_of(tx, outcome, self._runtime.secrets, reads_on=more)
         content = tx.put_blob(text.encode("utf-8", "replace"))
         if outside:
             mark_untrusted(tx, call.job, item["name"])
@@ -72,16 +67,8 @@ class Format:
             event |= {"ms": outcome["ms"]}
         tx.append_events(call.job, f"{call.turn}/{call.at}", [event])
         made = {"id": item["id"], "status": message.status, "code": message.code, "content": content}
-        if message.cut and reads_on:
+        if message.cut and more:
             made["output"] = outcome["output"]
         if outcome.get("images") and not is_node_call(item):
             made["images"] = outcome["images"]
         return {**made, **for_graph(outcome, message, text)} if is_node_call(item) else made
-
-    def _message(self, tx: Transaction, outcome: dict[str, Any], reads_on: bool) -> ToolMessage:
-        if "choice" in outcome:
-            return refusal(outcome)
-        if outcome.get("ok"):
-            reference = reference_of(outcome["output"]) if reads_on else ""
-            return success(tx.get_blob(outcome["output"]).decode(), reference=reference)
-        return failure(outcome["code"], outcome["message"])

@@ -16,6 +16,7 @@ from loom_dsl.tools import Tool
 
 LARGEST_VALUE = 32 * 1024
 """Characters of a value that a node's result carries; a larger one is a reference into the store."""
+READ_OUTPUT = "read_output"
 Item = Mapping[str, Any]
 
 
@@ -29,6 +30,11 @@ def offered(facts: JobFacts, item: Item) -> dict[str, str]:
     if is_node_call(item):
         return {reference: reference for reference in facts.node_tools}
     return {call_name(reference): reference for reference in facts.agent.tools}
+
+
+def reads_on(facts: JobFacts, item: Item) -> bool:
+    """Whether who reads the result of a call can read on in an output that is cut."""
+    return offered(facts, item).get(READ_OUTPUT) == READ_OUTPUT
 
 
 def inline_arguments(item: Item, secrets: Mapping[str, str]) -> str:

@@ -1,8 +1,12 @@
-"""What the model is told of a call that failed before or while it ran."""
+"""What the model is told of a call: how it failed before or while it ran, and the message of whatever came of it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from loom_dsl.errors import LoomError, MissingTools, StoreError
+from loom_dsl.redaction import redact
+from loom_dsl.tool_result import ToolMessage, failure, reference_of, refusal, success
+from loom_store.transaction import Transaction
 
 MOST_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
@@ -22,3 +26,25 @@ def failed(error: LoomError) -> dict[str, Any]:
     if not is_told(error):
         raise error
     return {"ok": False, "code": error.code, "message": error.message[:MOST_MESSAGE]}
+
+
+def message_of(
+    tx: Transaction, outcome: Mapping[str, Any], secrets: Mapping[str, str], *, reads_on: bool
+) -> tuple[ToolMessage, str]:
+    """Make the message of a call's outcome, and its text as it may be stored.
+
+    Args:
+        tx: Reads the output.
+        outcome: What the stage `execute` said, or who decided about the call.
+        secrets: Values that must not be stored.
+        reads_on: Whether the agent can read on in an output that is cut.
+    """
+    if "choice" in outcome:
+        message = refusal(outcome)
+    elif outcome.get("ok"):
+        reference = reference_of(outcome["output"]) if reads_on else ""
+        message = success(tx.get_blob(outcome["output"]).decode(), reference=reference)
+    else:
+        message = failure(outcome["code"], outcome["message"])
+    # An output was redacted before it was kept; what others say about a call was not.
+    return message, message.content if outcome.get("ok") else redact(message.content, secrets)

@@ -73,6 +73,23 @@ class Transcript:
             self._size -= len(self._kept.popitem(last=False)[1][0])
 
 
+def tool_head(call: str, status: str, code: str, output: str = "") -> dict[str, Any]:
+    """Write the head of the message that answers a call.
+
+    Args:
+        call: The call's id.
+        status: How it went, ``success`` or otherwise.
+        code: Why otherwise.
+        output: Name of the whole output, where the message lacks some of it.
+    """
+    head: dict[str, Any] = {"role": "tool", "tool_call_id": call}
+    if status != "success":
+        head[PRIVATE] = {"status": status, "code": code}
+    elif output:
+        head[PRIVATE] = {"output": output}
+    return head
+
+
 def images_in(head: dict[str, Any]) -> list[dict[str, Any]]:
     """Give what stands in an entry for the images that belong to it."""
     found: list[dict[str, Any]] = head.get(PRIVATE, {}).get("images", [])

@@ -21,8 +21,15 @@ UNTRUSTED_TASK = "untrusted_task"
 INJECTED = "injected"
 """Name of the note before a message that was injected: who sent it; no model reads it."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
-CANCELLED = "cancelled: the job was ended before this call had a result. If it had begun, its effect is not known."
+_ENDED = "cancelled: the job was ended before this call had a result."
+CANCELLED = f"{_ENDED} If it had begun, its effect is not known."
 """What the model reads of a call that has no result of its own."""
+WITHHELD = f"{_ENDED} The tool ran to its end, so do not repeat the call; what it gave had not been passed on."
+"""The same of a call that ran, where hooks say what of a result is passed on."""
+TAKEN_BACK = f"{_ENDED} What it had done was taken back."
+"""The same of a call whose effect was undone."""
+PERHAPS_TAKEN_BACK = f"{_ENDED} What it had done was to be taken back; it is not known whether it was. Check."
+"""The same where nobody knows whether it was undone."""
 
 
 def render(head: Mapping[str, Any], content: str | None) -> str:
