@@ -79,7 +79,10 @@ class AllowedSecrets:
         """
         if name not in self.values:
             known = ", ".join(sorted(self.values)) or "none"
-            raise PermissionDenied(f"this worker lends no secret {name!r}; it lends: {known} (its option --secret)")
+            raise PermissionDenied(
+                f"this worker lends no secret {name[:64]!r}; it lends: {known}. "
+                "Who runs it can lend a variable of its environment: --secret NAME"
+            )
         if host is not None and not {host, host.removesuffix(":443")} & set(self.hosts[name]):
             raise PermissionDenied(
                 f"the secret {name} may not be sent to {host}; who runs the worker can allow it: --secret {name}@{host}"

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from activities.progress import Progress
 from activities.runtime import Call, JobFacts, Run
 from loom_dsl.tool_output import Image
-from loom_dsl.tools import Arguments, Tool
+from loom_dsl.tool_services import ToolServices
+from loom_dsl.tools import Arguments, Tool, ToolContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,8 @@ class Attempt:
     tool: Tool
     arguments: Arguments
     key: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the function gets in the place of references, by parameter; nothing of it is written down."""
     images: list[Image] = field(default_factory=list)
     """What the function returned besides text."""
     states: frozenset[str] = frozenset()
@@ -36,6 +40,21 @@ class Attempt:
     def place(self) -> tuple[Run, str]:
         """Names it among what runs in this worker; the key may come again with another job of the same id."""
         return self.call.run, self.key
+
+    def context(self, services: ToolServices, stop: threading.Event, progress: Progress) -> ToolContext:
+        """What the function is told about the call."""
+        return ToolContext(
+            working_dir=self.facts.workdir,
+            job=self.call.job,
+            turn=self.call.turn,
+            call_id=self.call.arguments["call"]["id"],
+            idempotency_key=self.key,
+            progress=progress,
+            cancelled=stop.is_set,
+            approved_states=self.states,
+            leaves=self.left.append,
+            services=services,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -15,10 +16,11 @@ from activities.attempt import Attempt, Running
 from activities.effect_outcome import effect_key, outcome_of
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, this_process
 from activities.hooks import Hooks, hooked
+from activities.masked import LARGEST_MESSAGE, OVERLAP, masked_message, masked_output
 from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, JobFacts, Run, Runtime
-from activities.services import services_of
+from activities.services import secrets_of, services_of
 from activities.stages import Calls
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
@@ -33,15 +35,12 @@ from loom_dsl.errors import (
     ToolTimeout,
     UnreadableResult,
 )
-from loom_dsl.redaction import MaskedStream, redact
-from loom_dsl.tools import Reconciliation, ToolContext
+from loom_dsl.redaction import MaskedStream
+from loom_dsl.tool_services import ToolServices
+from loom_dsl.tools import Reconciliation
 from loom_store.rows import Effect
 from loom_store.transaction import Transaction
 
-LARGEST_OUTPUT = 8 * 1024 * 1024
-"""Characters of a tool's output that are kept."""
-LARGEST_MESSAGE = 8_000
-"""Characters of a failure's message that enter the history."""
 LARGEST_PROGRESS = 2_000
 """Characters of a text that a tool tells while it works."""
 MOST_UNHEARD = 200
@@ -52,8 +51,6 @@ LEFT_ALONE = 1.0
 """Seconds beyond its timeout after which a function is ended whose attempt was lost."""
 LARGEST_SUMMARY = 300
 """Characters of what the ledger says of a call."""
-_SMALL = 64 * 1024
-_OVERLAP = 4_096
 
 
 class Execute:
@@ -63,6 +60,8 @@ class Execute:
         self._runtime, self._calls = runtime, calls
         self._running: dict[tuple[Run, str], Running] = {}
         self._hooks = Hooks(runtime, calls)
+        self._readable = partial(masked_output, secrets=runtime.secrets)
+        self._masked = partial(masked_message, secrets=runtime.secrets)
         self._unheard: set[asyncio.Task[Any]] = set()
         self._told = itertools.count()
 
@@ -105,8 +104,9 @@ class Execute:
         verdict = await self._calls.verdict(call, facts, tool, arguments, recorded=True)
         if verdict.decision != "allow":
             raise PermissionDenied(verdict.reason)
+        secrets = secrets_of(self._runtime, facts, tool, arguments, call.arguments["call"])
         states = await approved_states(self._runtime, call, tool, arguments)
-        return Attempt(call, facts, tool, arguments, effect_key(call), states=states)
+        return Attempt(call, facts, tool, arguments, effect_key(call), secrets, states=states)
 
     def _begin(self, tx: Transaction, run: Attempt) -> Effect | None:
         store_events(tx, run.call)
@@ -149,7 +149,8 @@ class Execute:
 
     async def _reconcile(self, run: Attempt, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
         """Ask the tool what became of an earlier attempt; a tool that cannot say does not know."""
-        asking = {"arguments": run.arguments, "context": self._context(run, threading.Event(), self._progress(run))}
+        context = run.context(self._services(run), threading.Event(), self._progress(run))
+        asking = {"arguments": {**run.arguments, **run.secrets}, "context": context}
         try:
             async with asyncio.timeout(run.tool.timeout):
                 found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
@@ -185,7 +186,7 @@ class Execute:
     def _start(self, run: Attempt) -> Running:
         stop = threading.Event()
         progress = self._progress(run)
-        keywords = run.tool.bind(run.arguments, self._context(run, stop, progress))
+        keywords = run.tool.bind(run.arguments, run.context(self._services(run), stop, progress), run.secrets)
         task = asyncio.create_task(run_function(run.tool.function, keywords, is_async=run.tool.is_async))
         loop = asyncio.get_running_loop()
         renewal = loop.create_task(renew(self._runtime.store, run.key, task)) if run.is_kept else None
@@ -211,15 +212,6 @@ class Execute:
     def _drop(self, place: tuple[Run, str]) -> None:
         self._running.pop(place, None)
         AT_WORK.discard(place[1])
-
-    async def _readable(self, text: str) -> str:
-        """An output without secrets. Half a secret at the cut would not be seen as one, so more is looked at."""
-        text, secrets = text[: LARGEST_OUTPUT + _OVERLAP], self._runtime.secrets
-        masked = redact(text, secrets) if len(text) < _SMALL else await asyncio.to_thread(redact, text, secrets)
-        return masked[:LARGEST_OUTPUT]
-
-    def _masked(self, message: str) -> str:
-        return redact(message[: LARGEST_MESSAGE + _OVERLAP], self._runtime.secrets)[:LARGEST_MESSAGE]
 
     async def _failed(self, run: Attempt, message: str, status: Any) -> None:
         if run.is_kept:
@@ -290,22 +282,10 @@ class Execute:
             with contextlib.suppress(StoreError):
                 await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
-        return Progress(tell, LARGEST_MESSAGE + _OVERLAP)
+        return Progress(tell, LARGEST_MESSAGE + OVERLAP)
 
-    def _context(self, run: Attempt, stop: threading.Event, progress: Progress) -> ToolContext:
-        call = run.call
-        return ToolContext(
-            working_dir=run.facts.workdir,
-            job=call.job,
-            turn=call.turn,
-            call_id=call.arguments["call"]["id"],
-            idempotency_key=run.key,
-            progress=progress,
-            cancelled=stop.is_set,
-            approved_states=run.states,
-            leaves=run.left.append,
-            services=services_of(self._runtime, call, run.facts),
-        )
+    def _services(self, run: Attempt) -> ToolServices:
+        return services_of(self._runtime, run.call, run.facts)
 
 
 def _ms(started: float) -> int:

@@ -5,14 +5,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from activities.node_call import Item, is_node_call
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import PRIVATE
-from loom_dsl.errors import ToolError, ToolUnavailable
+from loom_dsl.canonical import canonical_json
+from loom_dsl.errors import PermissionDenied, ToolError, ToolUnavailable
 from loom_dsl.messages import RUNTIME_DATA
 from loom_dsl.model_traits import takes_images
+from loom_dsl.secret_references import secret_values
 from loom_dsl.tool_result import REFERENCE, SHORTEST_REFERENCE
 from loom_dsl.tool_services import TodoItem, ToolServices, read_todo
-from loom_dsl.tools import Tool
+from loom_dsl.tools import Arguments, Tool
 from loom_store.rows import Entry
 from loom_store.transaction import Transaction
 
@@ -34,6 +37,35 @@ def services_of(runtime: Runtime, call: Call, facts: JobFacts) -> ToolServices:
         protected=(runtime.store.path,),
         images=takes_images(agent.model) if agent.images is None else agent.images,
     )
+
+
+def secrets_of(
+    runtime: Runtime, facts: JobFacts, tool: Tool, arguments: Arguments, item: Item | None = None
+) -> dict[str, str]:
+    """Give the values of the secrets that a call names where its tool takes them, by parameter.
+
+    Args:
+        runtime: Lends them.
+        facts: Of the job.
+        tool: What is called.
+        arguments: With references.
+        item: The call, where a graph's node may make it.
+
+    Raises:
+        PermissionDenied: This worker lends none of that name, or the node's graph does not name it.
+    """
+
+    def value(name: str) -> str:
+        # What a model wrote or an event brought chooses no secret for a node: who wrote the graph or the tool does.
+        by_node = item is not None and is_node_call(item)
+        if by_node and f"${{secret:{name}}}" not in facts.plan.text + canonical_json(tool.parameters):
+            raise PermissionDenied(
+                f"the secret {name[:64]!r} does not stand in this graph, whose nodes give no others to their tools; "
+                "write ${secret:NAME} itself in the node's `with`"
+            )
+        return runtime.allowed.value(name)
+
+    return secret_values(arguments, tool.secrets, value)
 
 
 def _output(tx: Transaction, session: str, reference: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from temporalio import activity
@@ -12,10 +12,10 @@ from activities.holding import AT_WORK, HELD_SECONDS, let_go, this_process
 from activities.node_call import value_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Runtime
-from activities.services import services_of
+from activities.services import secrets_of, services_of
 from activities.tool_run import Raised, describe, run_function
 from loom_dsl.agent import call_name
-from loom_dsl.errors import LoomError, MissingTools, StoreError
+from loom_dsl.errors import LoomError, MissingTools, PermissionDenied, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.effects import undo_key
@@ -40,7 +40,7 @@ class _Effect:
     facts: JobFacts
     effect: Effect
     tool: Tool
-    arguments: Arguments
+    arguments: Arguments = field(repr=False)
 
     @property
     def key(self) -> str:
@@ -116,12 +116,16 @@ class Undo:
         """Take it back, once it is clear that it happened."""
         AT_WORK.add(one.key)
         try:
+            secrets = secrets_of(self._runtime, one.facts, one.tool, one.arguments)
+            one = replace(one, arguments=one.arguments | secrets)
             happened, result = await self._happened(one)
             if happened == "not_happened":
                 return await self._settle(one, "undone", "it had not happened")
             if happened == "unknown":
                 return await self._settle(one, "unknown", NOT_KNOWN)
             return await self._called(one, result)
+        except PermissionDenied as error:
+            return await self._settle(one, "failed", error.message)
         finally:
             AT_WORK.discard(one.key)
 

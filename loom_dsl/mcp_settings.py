@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loom_dsl.document import load_yaml, validate_model
+from loom_dsl.secret_references import REFERENCE, put_secrets
 
 _NAME = re.compile(r"(?:[A-Za-z0-9-]|_(?!_)(?!$)(?<!^_))+")
-_SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _server_name(name: str) -> str:
@@ -62,7 +62,7 @@ class McpServer(BaseModel):
     def secrets(self) -> set[str]:
         """The names of the secrets that it needs."""
         texts = [*self.env.values(), *self.headers.values()]
-        return {name for text in texts for name in _SECRET.findall(text)}
+        return {name for text in texts for name in REFERENCE.findall(text)}
 
 
 class McpSettings(BaseModel):
@@ -90,4 +90,4 @@ def with_secrets(texts: Mapping[str, str], value: Callable[[str], str]) -> dict[
         texts: Variables or headers.
         value: Gives a secret by its name; what it raises is raised.
     """
-    return {name: _SECRET.sub(lambda found: value(found[1]), text) for name, text in texts.items()}
+    return {name: put_secrets(text, value) for name, text in texts.items()}

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack, overload
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from loom_dsl.errors import ToolDeclarationError
 from loom_dsl.risk import Risk as Risk
+from loom_dsl.secret_references import no_place, with_advice
 from loom_dsl.tool_arguments import check_arguments, parse_object
 from loom_dsl.tool_class import read_class
 from loom_dsl.tool_context import Preview as Preview
@@ -54,6 +55,8 @@ class Tool:
         recursive: Its paths are directories of which it touches the whole tree.
         command_argument: Argument that holds a shell's command line; rules match on its commands.
         address_argument: Argument that holds the address of an HTTP request; rules match on its host.
+        secrets: Parameters that take secrets by reference: a call has ``${secret:NAME}`` there, and the function,
+            `reconcile` and `compensate` get the value. Everybody else sees the reference.
         untrusted: What it gives comes from outside: after it was read, what the user did not name asks. Default: it has
             an `address_argument`.
         context_parameters: Parameters of the function that get the `ToolContext`.
@@ -82,6 +85,7 @@ class Tool:
     recursive: bool = False
     command_argument: str = ""
     address_argument: str = ""
+    secrets: Sequence[str] = ()
     untrusted: bool = _DERIVED
     context_parameters: tuple[str, ...] = field(default=(), repr=False)
 
@@ -96,6 +100,7 @@ class Tool:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         self._check()
+        self._check_secrets()
 
     def _check(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -111,11 +116,25 @@ class Tool:
             )
         known = self.parameters.get("properties", {})
         named = [("path_arguments", name) for name in self.path_arguments]
+        named += [("secrets", name) for name in (() if isinstance(self.secrets, str) else self.secrets)]
         named += [("command_argument", self.command_argument), ("address_argument", self.address_argument)]
         for declared, name in named:
             if name and name not in known:
                 raise ToolDeclarationError(
                     f"tool {self.name}: {declared} names {name!r}, which is not a parameter; it has {sorted(known)}"
+                )
+
+    def _check_secrets(self) -> None:
+        if isinstance(self.secrets, str):
+            raise ToolDeclarationError(f"tool {self.name}: secrets is a text; write a list: secrets=[{self.secrets!r}]")
+        judged = {*self.path_arguments, self.command_argument, self.address_argument}
+        for name in self.secrets:
+            # What rules and approvers judge there would not be what the function gets.
+            why = "rules match on it" if name in judged else no_place(self.parameters, name)
+            if why:
+                raise ToolDeclarationError(
+                    f"tool {self.name}: secrets names {name!r}, where no ${{secret:NAME}} can stand: {why}; "
+                    "give the secret a parameter of its own, of the type str and without constraints"
                 )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -127,14 +146,21 @@ class Tool:
         """Whether the function must be awaited rather than run in a thread."""
         return inspect.iscoroutinefunction(self.function)
 
-    def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+    def bind(
+        self, arguments: Mapping[str, Any], context: ToolContext, secrets: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Turn validated JSON arguments into the keyword arguments of the function.
+
+        Args:
+            arguments: With references in the place of secrets.
+            context: For the parameters that get it.
+            secrets: What the function gets in their place, by parameter.
 
         Raises:
             ToolValidationError: The arguments do not fit (they were not validated, or the tool has changed).
         """
         keywords = check_arguments(self.name, self.arguments, self.parameters, dict(arguments)).keywords
-        return keywords | dict.fromkeys(self.context_parameters, context)
+        return keywords | dict(secrets or {}) | dict.fromkeys(self.context_parameters, context)
 
 
 def validate_arguments(tool: Tool, raw: str | Mapping[str, Any]) -> Arguments:
@@ -182,6 +208,7 @@ class ToolOptions(TypedDict, total=False):
     recursive: bool
     command_argument: str
     address_argument: str
+    secrets: Sequence[str]
     untrusted: bool
 
 
@@ -224,7 +251,7 @@ def _build(function: Callable[..., Any], options: ToolOptions) -> Tool:
     return Tool(
         name=given.pop("name", None) or getattr(function, "__name__", ""),
         description=given.pop("description", None) or text,
-        parameters=schema_of(declared.model),
+        parameters=with_advice(schema_of(declared.model), given.get("secrets", ())),
         function=function,
         arguments=declared.model,
         context_parameters=declared.context_parameters,
@@ -241,7 +268,7 @@ def _with_schema(function: Callable[..., Any], model: object, schema: Mapping[st
     return Tool(
         name=given.pop("name", None) or getattr(function, "__name__", ""),
         description=given.pop("description", None) or described,
-        parameters={"properties": {}, **schema},
+        parameters=with_advice({"properties": {}, **schema}, given.get("secrets", ())),
         function=function,
         context_parameters=context_parameters(function, ToolContext),
         **given,

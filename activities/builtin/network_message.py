@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 from activities.builtin.network_address import check_host
 from activities.builtin.text_file import describe_size
 from loom_dsl.errors import PermissionDenied, ToolError
+from loom_dsl.secret_references import REFERENCE, put_secrets
 from loom_dsl.tools import ToolContext
 
 LARGEST_BODY = 2 * 1024 * 1024
@@ -17,7 +18,6 @@ LARGEST_BODY = 2 * 1024 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]{0,8000}")
-_SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect", "keep-alive"}
     | {"accept-encoding", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "metadata-flavor"}
@@ -79,7 +79,7 @@ def parse_url(text: str) -> Target:
     """
     if any(ord(char) <= 32 or ord(char) == 127 for char in text) or "\\" in text:
         raise ToolError(f"{text[:200]!r} is not an address: it holds a space, a control character or a backslash")
-    if _SECRET.search(text):
+    if REFERENCE.search(text):
         raise PermissionDenied("a secret does not belong in an address, which servers log; name it in a header")
     try:
         parts = urlsplit(text)
@@ -140,7 +140,7 @@ def checked_headers(
             raise ToolError(f"{name[:100]!r} is not the name of a header")
         if key in _OURS or key.startswith(("proxy-", "sec-")):
             raise PermissionDenied(f"the header {name} is not yours to set; leave it out")
-        filled = _SECRET.sub(lambda found: _secret(found[1], target, context), value)
+        filled = put_secrets(value, lambda secret: _secret(secret, target, context))
         if not _VALUE.fullmatch(filled):
             raise ToolError(f"the value of the header {name} holds what a header cannot, or is over 8,000 characters")
         sent[key] = filled
