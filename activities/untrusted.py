@@ -73,7 +73,8 @@ def _declared(runtime: Runtime, facts: JobFacts) -> frozenset[str]:
 
 def sources_below(tx: Transaction, job: str) -> list[str]:
     """Name the tools that gave content from outside to the jobs below a job, or below one that it was forked from."""
-    return list(dict.fromkeys((*tx.marks_below(job, "untrusted"), *tx.marks(job, "earlier"))))
+    below = (*tx.marks_below(job, "untrusted"), *tx.marks_below(job, "earlier"))
+    return list(dict.fromkeys((*below, *tx.marks(job, "earlier"))))
 
 
 def inherited(tx: Transaction, call: Call, facts: JobFacts, *, agent: str = "", graph: str = "") -> Heard:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Select, Table, and_, delete, exists, func, or_, select, update
+from sqlalchemy import Select, Table, and_, delete, exists, func, insert, literal, or_, select, update
 
 from loom_store.blobs import TOUCH_SECONDS
 from loom_store.packing import unpack
@@ -68,6 +68,7 @@ class Retention(Scope):
         counted = self._scalar(
             select(func.count()).select_from(jobs).where(jobs.c.ended_at < before, jobs.c.created_at.is_not(None))
         )
+        self._hand_up(before)
         tables = (events, effects, approvals, streams, deliveries, marks)
         gone = {table.name: self._delete_of(table, old) for table in tables}
         session_count, entry_count = self._prune_sessions(before)
@@ -86,6 +87,27 @@ class Retention(Scope):
             blob_bytes=size,
         )
         return pruned, digests
+
+    def _hand_up(self, before: int) -> None:
+        """Give the marks of content from outside to the next job above that stays: what a child told it, it has."""
+        up = jobs.alias("up")
+        line = (
+            select(jobs.c.id.label("job"), jobs.c.above)
+            .where(jobs.c.ended_at < before, jobs.c.above.is_not(None))
+            .cte("line", recursive=True)
+        )
+        line = line.union(
+            select(line.c.job, up.c.above).join_from(line, up, up.c.id == line.c.above).where(up.c.ended_at < before)
+        )
+        stays = or_(up.c.ended_at.is_(None), up.c.ended_at >= before)
+        handed = (
+            select(up.c.id, literal("earlier"), marks.c.value)
+            .join_from(marks, line, line.c.job == marks.c.job)
+            .join(up, up.c.id == line.c.above)
+            .where(marks.c.kind.in_(("untrusted", "earlier")), stays)
+        )
+        columns = (marks.c.job, marks.c.kind, marks.c.value)
+        self._execute(insert(marks).prefix_with("OR IGNORE").from_select(columns, handed))
 
     def _delete_of(self, table: Table, old: Select[Any]) -> int:
         return int(self._execute(delete(table).where(table.c.job.in_(old))).rowcount)
