@@ -3,136 +3,35 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import temporalio.service
-from temporalio.client import (
-    Client,
-    WorkflowExecutionStatus,
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError
 
 from loom_client.edits import check_edit
 from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
 from loom_client.outcome import failure_of, with_whole_answer
+from loom_client.server_errors import is_missing, refusal
 from loom_client.signing import SigningKey
 from loom_client.user import user_name
+from loom_client.watching import WatchedJob
 from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError
-from loom_dsl.events import Event, EventType, decode
 from loom_dsl.plan import Plan, PlanText
 from loom_dsl.run import ErrorInfo, RunResult
 from loom_dsl.signature import subject_of
-from loom_store.store import Store
 
 MOVE_SECONDS = 30.0
 """How long moving a job may take: what is in flight ends first."""
-POLL_SECONDS = 0.05
-LONGEST_POLL = 0.5
-CHECK_SECONDS = 5.0
-"""How often a watcher asks the server whether a silent job is still open."""
-AWAY_SECONDS = 120.0
-"""How long a server may be away until nobody waits for it any more; a restart takes seconds."""
-FINAL_STATES = ("completed", "failed", "aborted")
 
 
-class JobHandle:
-    """What all jobs have in common: events, steering and decisions.
+class JobHandle(WatchedJob):
+    """What all jobs have in common: they are watched, steered and decided about.
 
-    Args:
-        name: The job's id.
-        client: Of the server that it runs on.
-        store: The store that knows it.
-        answer_seconds: How long to wait for the workflow to confirm before a signal is sent in place of the update.
-
-    Attributes:
-        id: The job's id, constant over all of its Temporal runs.
+    What steers a job is sent as an update, which the workflow confirms; when it does not within `answer_seconds`, as a
+    signal.
     """
-
-    def __init__(self, name: str, client: Client, store: Store, answer_seconds: float) -> None:
-        self.id = name
-        self._client, self._store, self._answer_seconds = client, store, answer_seconds
-
-    @property
-    def handle(self) -> WorkflowHandle[Any, Any]:
-        """The Temporal handle on the job's latest run."""
-        return self._client.get_workflow_handle(self.id)
-
-    async def _end(self) -> Any:
-        """Wait for the end, and give what the workflow returned.
-
-        Raises:
-            WorkflowFailureError: It failed.
-            NotFoundError: The server does not know the job.
-        """
-        away = asked = time.monotonic()
-        while True:
-            try:
-                return await self.handle.result()
-            except temporalio.service.RPCError as error:
-                now = time.monotonic()
-                if now - asked > CHECK_SECONDS * 3:  # it answered in between: the client itself tries for ten seconds
-                    away = now
-                if error.status not in _AWAY or now - away > AWAY_SECONDS:
-                    raise self._not_found(error) from None
-                await asyncio.sleep(LONGEST_POLL)
-                asked = time.monotonic()
-
-    async def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
-        """Give the job's events from an offset on, and go on until the job has ended.
-
-        Reads the store, so any number of watchers costs the job nothing, and a job that has ended can be read again.
-        """
-        wait, checked, offset = POLL_SECONDS, time.monotonic(), after
-        while True:
-            batch = await self._read_events(offset)
-            for offset, raw in batch:
-                event = decode(self.id, offset, raw)
-                yield event
-                if event.type == EventType.STATE and event.data.get("state") in FINAL_STATES:
-                    follow = False
-            if batch:
-                wait = POLL_SECONDS
-                continue
-            if not follow:
-                return
-            if time.monotonic() - checked > CHECK_SECONDS:
-                checked, follow = time.monotonic(), await self._is_open()
-                continue
-            await asyncio.sleep(wait)
-            wait = min(wait * 1.5, LONGEST_POLL)
-
-    async def _read_events(self, after: int) -> list[tuple[int, dict[str, Any]]]:
-        return await self._store.read(lambda tx: tx.read_events(self.id, after=after, limit=500, expand=True))
-
-    async def status(self) -> dict[str, Any]:
-        """Ask the workflow where it stands.
-
-        Raises:
-            NoAnswer: No worker answered in time.
-            NotFoundError: The server does not know the job.
-        """
-        try:
-            async with asyncio.timeout(self._answer_seconds):
-                answer: dict[str, Any] = await self.handle.query("loom.status")
-        except (TimeoutError, WorkflowQueryFailedError):
-            raise self._no_answer() from None
-        except temporalio.service.RPCError as error:
-            if error.status in (*_AWAY, *_NO_POLLER):
-                raise self._no_answer() from None
-            raise self._not_found(error) from None
-        return answer
-
-    def _no_answer(self) -> LoomError:
-        return NoAnswer(
-            f"no worker answered for job {self.id} within {self._answer_seconds:g} s; "
-            f"`loom show {self.id}` says why it waits"
-        )
 
     async def decide(  # noqa: PLR0913 - what a decision says
         self,
@@ -236,8 +135,8 @@ class JobHandle:
                 answer: dict[str, str] = await self.handle.execute_update(
                     "loom.migrate", args=[PlanText(plan.text), dict(names or {})]
                 )
-        except temporalio.service.RPCError as error:
-            raise self._not_found(error) from None
+        except RPCError as error:
+            raise refusal(self.id, error) from None
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise NotFoundError(
                 f"no worker answered for job {self.id} within {MOVE_SECONDS:g} s, so it is not known whether it was "
@@ -275,34 +174,14 @@ class JobHandle:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError from None
-        except (TimeoutError, temporalio.service.RPCError, WorkflowUpdateFailedError) as error:
-            if isinstance(error, temporalio.service.RPCError) and _is_missing(error):
-                raise self._not_found(error) from None
+        except (TimeoutError, RPCError, WorkflowUpdateFailedError) as error:
+            if isinstance(error, RPCError) and is_missing(error):
+                raise refusal(self.id, error) from None
         try:
             await self.handle.signal(signal, payload)
-        except temporalio.service.RPCError as error:
-            raise self._not_found(error) from None
+        except RPCError as error:
+            raise refusal(self.id, error) from None
         return {"verdict": "unconfirmed", "message": "sent, unconfirmed: no worker answered yet"}
-
-    async def _is_open(self) -> bool:
-        for _ in range(3):  # a server that starts again may not know it for a moment
-            try:
-                described = await self.handle.describe()
-                break
-            except temporalio.service.RPCError as error:
-                if not _is_missing(error):
-                    return True
-                await asyncio.sleep(1)
-        else:
-            return False
-        return described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
-
-    def _not_found(self, error: temporalio.service.RPCError) -> LoomError:
-        if not _is_missing(error):
-            return LoomError(f"the server did not take it: {error.message}")
-        if "completed" in error.message:
-            return ConflictError(f"job {self.id} has already ended")
-        return NotFoundError(f"the server does not know a running job {self.id}")
 
 
 class Job(JobHandle):
@@ -332,15 +211,6 @@ class Job(JobHandle):
 
     async def _whole(self, result: RunResult) -> RunResult:
         return await with_whole_answer(self._store, self.id, result)
-
-
-_NO_POLLER = (temporalio.service.RPCStatusCode.FAILED_PRECONDITION, temporalio.service.RPCStatusCode.CANCELLED)
-"""What the server says to a question when it has had no worker on the queue for a while, and the SDK at our timeout."""
-_AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
-
-
-def _is_missing(error: temporalio.service.RPCError) -> bool:
-    return error.status is temporalio.service.RPCStatusCode.NOT_FOUND
 
 
 def _judged(answer: dict[str, str]) -> dict[str, str]:

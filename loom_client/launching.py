@@ -4,13 +4,14 @@ import secrets
 import time
 from typing import Any, NoReturn
 
-import temporalio.service
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from loom_client.graph_submission import GraphSubmission
 from loom_client.lost import is_running, settle_lost
+from loom_client.server_errors import is_away, is_missing
 from loom_client.submission import Submission, Written
 from loom_dsl.errors import ConfigurationError, ConflictError, JobExists, UserError
 from loom_dsl.machine_state import MachineState
@@ -23,7 +24,6 @@ WORKFLOW = "loom.graph"
 ORIGIN = "loom.origin"
 """Memo of a job's workflow: which store's job it is."""
 Starting = Submission | GraphSubmission
-_AWAY = (temporalio.service.RPCStatusCode.UNAVAILABLE, temporalio.service.RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def launch(
@@ -52,7 +52,7 @@ async def launch(
         )
     except WorkflowAlreadyStartedError:
         await _join(client, store, start, written)
-    except temporalio.service.RPCError as error:
+    except RPCError as error:
         raise _not_taken(error) from None
 
 
@@ -65,8 +65,8 @@ async def check_free(client: Client, name: str) -> None:
     """
     try:
         described = await client.get_workflow_handle(name).describe()
-    except temporalio.service.RPCError as error:
-        if error.status is temporalio.service.RPCStatusCode.NOT_FOUND:
+    except RPCError as error:
+        if is_missing(error):
             return
         raise _not_taken(error) from None
     _refuse(name, described)
@@ -84,8 +84,8 @@ async def _join(client: Client, store: Store, start: Starting, written: Written)
     _refuse(start.job, described)
 
 
-def _not_taken(error: temporalio.service.RPCError) -> UserError:
-    kind = ConfigurationError if error.status in _AWAY else UserError
+def _not_taken(error: RPCError) -> UserError:
+    kind = ConfigurationError if is_away(error) else UserError
     return kind(f"the server does not take the job: {error.message}")
 
 

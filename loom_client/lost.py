@@ -3,9 +3,10 @@
 import time
 from datetime import datetime
 
-import temporalio.service
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError
 
+from loom_client.server_errors import is_missing
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
@@ -23,8 +24,8 @@ async def has_closed(client: Client, job: str) -> bool:
     """Whether the server knows a job and says that it has ended; one that it does not know may be another server's."""
     try:
         return not is_running(await client.get_workflow_handle(job).describe())
-    except temporalio.service.RPCError as error:
-        if error.status is temporalio.service.RPCStatusCode.NOT_FOUND:
+    except RPCError as error:
+        if is_missing(error):
             return False
         raise
 
@@ -42,8 +43,8 @@ async def settle_lost(client: Client, store: Store, job: str) -> bool:
     try:
         if is_running(await client.get_workflow_handle(job).describe()):
             return False
-    except temporalio.service.RPCError as error:
-        if error.status is not temporalio.service.RPCStatusCode.NOT_FOUND:
+    except RPCError as error:
+        if not is_missing(error):
             return False
         known = False
     row = await store.read(lambda tx: tx.job(job))
