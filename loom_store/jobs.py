@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from sqlalchemy import CTE, BindParameter, ColumnElement, bindparam, or_, select, update
 
-from loom_dsl.errors import JobExists, NotFoundError
+from loom_dsl.errors import ConflictError, JobExists, NotFoundError
 from loom_store.packing import pack_text, unpack_text
 from loom_store.rows import Moment, from_millis, to_millis
 from loom_store.scope import KnownJob, Scope
-from loom_store.tables import jobs, sessions
+from loom_store.tables import entries, jobs, sessions
 
 _BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
@@ -17,6 +17,12 @@ _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
 _ABORT = select(jobs.c.abort).where(jobs.c.name == bindparam("job_name"))
+_SAID = (
+    select(entries.c.id)
+    .join(sessions, sessions.c.id == entries.c.session)
+    .where(entries.c.job == bindparam("own"), sessions.c.name == bindparam("its_session"))
+    .limit(1)
+)
 
 _CONTENT: Final = ("session", "agent", "plan", "task", "workdir", "namespace", "task_queue")
 _TEXTS: Final = ("state", "status", "paused_by", "plan")
@@ -79,6 +85,8 @@ class Jobs(Scope):
 
         Raises:
             JobExists: The id stands for a job with another content.
+            ConflictError: A job of this id was pruned, and the conversation still holds what it said, under the keys
+                that this one would use.
         """
         content = {
             "session": session,
@@ -97,13 +105,23 @@ class Jobs(Scope):
                 why = f"job {job!r} exists already with another {', '.join(differs)}; take another id"
                 raise JobExists(why, tuple(differs))
             return False
-        values = {**content, "created_at": to_millis(created_at), "state": "idle", "status": "running"}
-        values["above"] = None if above is None else self._job_id(above)
         own = self._job_id(job)
+        if found is not None:
+            self._check_silent(job, own, session)
+        values = {**content, "created_at": to_millis(created_at), "state": "idle", "status": "running"}
+        values |= {"above": None if above is None else self._job_id(above), "ended_at": None}
         self._execute(_LEAVE, {"own": own})  # children of a job of this name that was pruned
         self._execute(_CREATE.values(values), {"job_id": own})
         self._jobs[job] = KnownJob(own, True)
         return True
+
+    def _check_silent(self, job: str, own: int, session: str) -> None:
+        """Refuse a name that was pruned where a conversation has entries under it."""
+        if self._scalar(_SAID, {"own": own, "its_session": session}) is not None:
+            raise ConflictError(
+                f"the conversation {session!r} still holds what an earlier job {job!r} said, because others read it; "
+                "take another id"
+            )
 
     def update_job(self, job: str, **fields: Any) -> None:
         """Change what lists show of a job. With `ended_at`, its leases are released.

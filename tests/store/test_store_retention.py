@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.errors import BlobMissing, NotFoundError
+from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError, SessionBusy
 from loom_store.retention import Pruned
 from loom_store.rows import ApprovalRow, NewEntry
 from loom_store.store import Store
@@ -208,6 +208,33 @@ def test_a_pruned_name_can_be_used_again(store: Store, use: Callable[..., None])
     use("j", None)
     assert store.read_sync(lambda tx: [offset for offset, _ in tx.read_events("j")]) == [1, 2, 3]
     assert [entry.seq for entry in store.read_sync(lambda tx: tx.read_entries("session of j"))] == [0]
+
+
+def test_a_job_under_a_pruned_name_whose_conversation_is_still_read_has_not_ended(
+    store: Store, use: Callable[..., None]
+) -> None:
+    use("j", 1, "shared")
+    use("other", None, "shared")
+    prune(store, 10)
+    use("j", None, "its own")
+    row = store.read_sync(lambda tx: tx.job("j"))
+    assert row is not None
+    assert row["ended_at"] is None
+    store.write_sync(lambda tx: tx.acquire_lease("its own", "j"))
+    with pytest.raises(SessionBusy, match="in use by job 'j'"):
+        store.write_sync(lambda tx: tx.acquire_lease("its own", "other"))
+    assert prune(store, 20).jobs == 0
+    sound(store)
+
+
+def test_a_pruned_name_is_not_used_again_in_a_conversation_that_has_what_it_said(
+    store: Store, use: Callable[..., None]
+) -> None:
+    use("j", 1, "shared")
+    use("other", None, "shared")
+    prune(store, 10)
+    with pytest.raises(ConflictError, match="still holds what an earlier job 'j' said"):
+        use("j", None, "shared")
 
 
 def test_damage_is_found_and_named(store: Store, use: Callable[..., None], tmp_path: Path) -> None:
