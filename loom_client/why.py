@@ -1,89 +1,22 @@
-"""Why a job waits, in one line: what the store, the server and its queue know about it, most telling first."""
+"""Why a job waits, in one line: of what is known about it, what tells most."""
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import temporalio.service
-from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.client import WorkflowExecutionStatus, WorkflowQueryFailedError
-
 from loom_client.client import Loom
-from loom_client.needs import start_worker
 from loom_client.render.approvals import how_to_approve
 from loom_client.render.text import clock, moment_of, one_line, place, plural
 from loom_client.settings import worker_command
-from loom_dsl.errors import LoomError, MissingTools
-from loom_dsl.events import EventType, decode
+from loom_client.why_facts import Facts, Pending, gather
 from loom_dsl.machine_approvals import HALTED_BY
 from loom_dsl.states import RunState
-from loom_store.transaction import Transaction
 
 MODEL, TOOL = "loom.model.call", "loom.tool.execute"
 _KINDS = {MODEL: "model", TOOL: "tool", "loom.approval.announce": "notice"}
-NODES = frozenset({"loom.function.call", "loom.llm.call"})
 MOST_WAITS = 3
-LATEST_EVENTS = 300
-ANSWER_SECONDS = 3.0
 SLOW_STEP = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """An activity that the server has not seen the end of.
-
-    Attributes:
-        activity: Its type.
-        attempt: From 1.
-        most: Attempts in all, 0 for no limit.
-        since: When this attempt was taken by a worker, in seconds since 1970; None while it waits for one.
-        next_at: When the attempt is due, if it waits for its time.
-        failure: What the attempt before said.
-    """
-
-    activity: str
-    attempt: int = 1
-    most: int = 0
-    since: float | None = None
-    next_at: float | None = None
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known about a job that has not ended.
-
-    Attributes:
-        row: The job's row in the store.
-        approvals: Its pending approvals and then those of its child jobs, the oldest first.
-        tools: Names of the tools that have begun and not ended.
-        missing: What a worker said that lacks the job's tools, when nothing has happened since.
-        server: Whether the server answers.
-        closed: What the server calls the job's end, when the store does not know of one.
-        worker: Whether a worker asks for work; None when that is not known.
-        pending: The activities that the server waits for.
-        step: The workflow task that it waits for: the worker's thinking between activities.
-        queue: The task queue.
-        address: The server's address.
-    """
-
-    row: Mapping[str, Any]
-    approvals: Sequence[Mapping[str, Any]] = ()
-    tools: Sequence[str] = ()
-    missing: str = ""
-    server: bool = True
-    closed: str = ""
-    worker: bool | None = None
-    pending: Sequence[Pending] = ()
-    step: Pending | None = None
-    queue: str = ""
-    address: str = ""
-    waits: Sequence[Mapping[str, Any]] = ()
-    """What the tokens of a graph wait for, as the job says."""
-    command: str = ""
-    """Starts a worker that has what the job needs; empty when that was not looked up."""
+"""Seconds after which work that no worker has taken is worth telling; taking it is a matter of milliseconds."""
 
 
 def reason(facts: Facts, now: float) -> str:
@@ -130,6 +63,12 @@ def wanted(facts: Facts, now: float) -> str:
     return line if facts.row.get("paused_by") or any("event" in wait for wait in facts.waits) else ""
 
 
+async def why(loom: Loom, job: str) -> str:
+    """Say in one line why a job is where it is; empty when the store does not know it, and when it has ended."""
+    facts = await gather(loom, job)
+    return reason(facts, time.time()) if facts and not facts.row["ended_at"] else ""
+
+
 def _work(facts: Facts, now: float) -> str:
     """What the worker is at, or is kept from."""
     command = facts.command or worker_command(facts.queue)
@@ -161,93 +100,6 @@ def _wait(wait: Mapping[str, Any], job: str, now: float) -> str:
     if "child" in wait:
         return f"{at} waits for the job {wait['child']}: `loom show {wait['child']}`"
     return f"{at} waits until {clock(wait['until'], now)}"
-
-
-async def gather(loom: Loom, job: str) -> Facts | None:
-    """Collect what is known about a job; None when the store does not know it."""
-    row, approvals, tools, lacks = await loom.store.read(lambda tx: _stored(tx, job))
-    if row is None:
-        return None
-    known: dict[str, Any] = {"missing": lacks, "queue": loom.settings.task_queue, "address": loom.settings.address}
-    if row["ended_at"]:
-        return Facts(row, **known)
-    known["command"] = await loom.store.read(lambda tx: start_worker(tx, row, loom.settings.task_queue))
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            described = await loom.job(job).handle.describe()
-            known["worker"] = await loom.has_worker()
-    except TimeoutError:
-        return Facts(row, approvals, tools, server=False, **known)
-    except temporalio.service.RPCError as error:
-        missing = error.status is temporalio.service.RPCStatusCode.NOT_FOUND
-        known |= {"closed": "it is not there any more"} if missing else {"server": False}
-        return Facts(row, approvals, tools, **known)
-    if described.status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW, None):
-        known["closed"] = described.status.name.lower()
-    if described.raw_description.HasField("pending_workflow_task"):
-        known["step"] = _step(described.raw_description.pending_workflow_task)
-    known["pending"] = [_pending(raw) for raw in described.raw_description.pending_activities]
-    if known["worker"] and not known["pending"] and not approvals and row.get("state") == RunState.RUNNING:
-        known["waits"] = await _waits(loom, job)
-    return Facts(row, approvals, tools, **known)
-
-
-async def _waits(loom: Loom, job: str) -> Sequence[Mapping[str, Any]]:
-    """Ask a graph's job what its tokens wait for; nothing when it does not answer at once."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            waits: Sequence[Mapping[str, Any]] = (await loom.graph_job(job).status()).get("waits", ())
-    except (TimeoutError, LoomError, temporalio.service.RPCError, WorkflowQueryFailedError):
-        return ()
-    return waits
-
-
-async def why(loom: Loom, job: str) -> str:
-    """Say in one line why a job is where it is; empty when the store does not know it, and when it has ended."""
-    facts = await gather(loom, job)
-    return reason(facts, time.time()) if facts and not facts.row["ended_at"] else ""
-
-
-def _stored(tx: Transaction, job: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]], list[str], str]:
-    running: dict[str, str] = {}
-    missing = ""
-    for offset, raw in tx.read_events(job, after=max(0, tx.last_offset(job) - LATEST_EVENTS), limit=LATEST_EVENTS):
-        event = decode(job, offset, raw)
-        call = str(event.data.get("tool_call_id", ""))
-        if event.type == EventType.TOOL_START:
-            running[call] = str(event.data.get("tool", ""))
-        elif event.type == EventType.TOOL_RESULT:
-            running.pop(call, None)
-        lacks = event.type == EventType.WARNING and event.data.get("code") == MissingTools.code
-        missing = str(event.data.get("message", "")) if lacks else ""
-    asked = tx.approvals(status="pending", job=job)
-    for child in tx.jobs_below(job):
-        asked += [] if child["ended_at"] else tx.approvals(status="pending", job=child["job"])
-    return tx.job(job), asked, list(running.values()), missing
-
-
-def _pending(raw: Any) -> Pending:
-    started = raw.state != PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
-    # A user's function is known by the node that calls it.
-    node = place(raw.activity_id.partition("/")[2]) if raw.activity_type.name in NODES else ""
-    due = raw.next_attempt_schedule_time if raw.HasField("next_attempt_schedule_time") else raw.scheduled_time
-    return Pending(
-        activity=node or raw.activity_type.name,
-        attempt=raw.attempt,
-        most=raw.maximum_attempts,
-        since=raw.last_started_time.ToNanoseconds() / 1e9 if started else None,
-        next_at=due.ToNanoseconds() / 1e9,
-        failure=raw.last_failure.message,
-    )
-
-
-def _step(raw: Any) -> Pending:
-    return Pending(
-        activity="",
-        attempt=raw.attempt,
-        since=raw.started_time.ToNanoseconds() / 1e9 if raw.HasField("started_time") else None,
-        next_at=raw.original_scheduled_time.ToNanoseconds() / 1e9,
-    )
 
 
 def _stuck(step: Pending, command: str, now: float) -> str:

@@ -11,7 +11,8 @@ from loom_client.connection import temporal
 from loom_client.effects import told_effects
 from loom_client.graph_job import is_graph
 from loom_client.settings import Settings
-from loom_client.why import Facts, gather, reason
+from loom_client.why import reason
+from loom_client.why_facts import Facts, gather
 from loom_dsl.errors import ConfigurationError
 from loom_store.store import Store
 from loom_store.transaction import Transaction

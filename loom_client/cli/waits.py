@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from loom_client.cli.failures import say
 from loom_client.cli.follow import IDLE_SECONDS
 from loom_client.client import Loom
-from loom_client.why import gather, wanted
+from loom_client.why import wanted
+from loom_client.why_facts import gather
 
 
 @asynccontextmanager

@@ -9,7 +9,8 @@ import pytest
 
 from loom_client.cli.worker_log import OneLine
 from loom_client.render.text import clock
-from loom_client.why import Facts, Pending, reason, wanted
+from loom_client.why import reason, wanted
+from loom_client.why_facts import Facts, Pending
 
 NOW = 1_000_000.0
 ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "running"}
