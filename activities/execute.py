@@ -38,7 +38,7 @@ from loom_dsl.errors import (
 from loom_dsl.redaction import MaskedStream
 from loom_dsl.tool_services import ToolServices
 from loom_dsl.tools import Reconciliation
-from loom_store.rows import Effect
+from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
 
 LARGEST_PROGRESS = 2_000
@@ -180,7 +180,7 @@ class Execute:
         except Raised as raised:
             error = raised.error
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
-            await self._failed(run, told.message, "unknown" if isinstance(told, OutcomeUnknown) else "failed")
+            await self._failed(run, told.message, _status_of(error))
             raise told from None
 
     def _start(self, run: Attempt) -> Running:
@@ -249,7 +249,7 @@ class Execute:
         except Raised as raised:
             why = raised.error
             note = self._masked(why.message if isinstance(why, LoomError) else describe(why))[:500]
-            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, "failed", note=note))
+            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, _status_of(why), note=note))
 
     async def _kept(self, run: Attempt, output: str, note: str | None = None) -> str:
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
@@ -286,6 +286,11 @@ class Execute:
 
     def _services(self, run: Attempt) -> ToolServices:
         return services_of(self._runtime, run.call, run.facts)
+
+
+def _status_of(error: BaseException) -> EffectStatus:
+    """How an effect ended whose function raised this."""
+    return "unknown" if isinstance(error, OutcomeUnknown) else "failed"
 
 
 def _ms(started: float) -> int:

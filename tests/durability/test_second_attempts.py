@@ -17,17 +17,18 @@ from activities.assemble import system_message
 from activities.execute import Execute
 from activities.format import Format
 from activities.registry import ToolRegistry
-from activities.runtime import JobFacts, Runtime
+from activities.runtime import Conversation, JobFacts, Runtime
 from activities.stages import Calls
 from activities.transcript import Transcript
 from loom_dsl.agent import Agent
 from loom_dsl.canonical import digest
+from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.tools import ToolContext, tool
 from loom_store.store import Store
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 KEY = "job/0/c1"
 ENVELOPE: dict[str, Any] = {"at": "execute#1", "with": {"call": {"id": "c1", "name": "gone", "e": 0, "i": 0}}}
@@ -98,6 +99,44 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
             assert await opened.loom.store.read(lambda tx: tx.has_blob(name))
             with sqlite3.connect(opened.settings.store_path()) as connection:  # as prune does
                 connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(name),))
+
+
+async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is_not_known(tmp_path: Path) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    @tool
+    def pay() -> str:
+        """Pay, and hear nothing of it."""
+        begun.set()
+        over.wait(PATIENCE)
+        raise OutcomeUnknown
+
+    agent = Agent(name="tester", model="m", instructions="Go.", tools=("pay",), permissions={"allow": ["pay"]})
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run")
+    with Store.open(tmp_path / "loom.db") as store:
+        runtime = Runtime(store, ToolRegistry({"pay": pay}, {}), tmp_path, environment={})
+        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
+        runtime._known["job", "run"] = Conversation("s", 1)
+        arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
+        given = {"call": {**ENVELOPE["with"]["call"], "name": "pay"}, "arguments": arguments, "remembered": []}
+        execute = Execute(runtime, Calls(runtime, Transcript(store)))
+        attempt = asyncio.create_task(environment.run(execute.execute, {"at": "execute#1", "with": given}))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        environment.cancel(ActivityCancellationDetails(timed_out=True))
+        with pytest.raises(asyncio.CancelledError):
+            await attempt
+        over.set()
+
+        async def known() -> str:
+            effect = await store.read(lambda tx: tx.effect(KEY))
+            return effect.status if effect is not None and effect.status != "pending" else ""
+
+        assert await eventually(known) == "unknown"
+        environment = ActivityEnvironment()
+        environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
+        told = await environment.run(execute.execute, {"at": "execute#1", "with": given})
+        assert told["code"] == "outcome_unknown"
 
 
 async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
