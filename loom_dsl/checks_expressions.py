@@ -1,6 +1,5 @@
 """Checks of expressions: what they read is there, conditions are conditions, secrets stay out."""
 
-import re
 from collections.abc import Iterable, Iterator
 
 from loom_dsl.checks_reading import Reading, Reference, read, readings
@@ -11,11 +10,13 @@ from loom_dsl.checks_unit import Checked, Finding, Unit
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import compile_expression
 from loom_dsl.nodes_flow import Branch, End, Fail, Race, Recurse
+from loom_dsl.nodes_work import Activity, Tool
+from loom_dsl.parts import Node
 from loom_dsl.scope import RUN
+from loom_dsl.secret_references import REFERENCE
 from loom_dsl.turn import TurnState
 
 Place = tuple[str | int, ...]
-_SECRET = re.compile(r"\$\{secret:([^}]*)\}")
 WITHOUT_RESULT = (Branch, Race, End, Fail, Recurse)
 _TURN_NAMES = frozenset({*TurnState.model_fields, "counter", "cost_usd"})
 
@@ -34,7 +35,7 @@ def check_expressions(unit: Unit, checked: Checked) -> Iterator[Finding]:
     """Check the expressions of one graph: L121, L125, L131, L132."""
     for key, node in unit.body.nodes.items():
         for slot in slots_of(node):
-            yield from _secrets(unit, key, slot)
+            yield from _secrets(unit, checked, key, slot)
             for place, reading in expressions_of(slot):
                 failure = _failure(reading)
                 if failure:
@@ -76,16 +77,39 @@ def _listed(place: Place, key: str, reading: Reading, kinds: Kinds) -> Iterator[
         yield Finding("L123", message, place, "give it a list, such as `range(n)` or `[x]`")
 
 
-def _secrets(unit: Unit, key: str, slot: Slot) -> Iterator[Finding]:
+def _secrets(unit: Unit, checked: Checked, key: str, slot: Slot) -> Iterator[Finding]:
     for place, text in texts_of(slot.value, slot.place):
-        secret = _SECRET.search(text)
-        if secret is not None and slot.shown:
+        secret = REFERENCE.search(text)
+        if secret is None:
+            continue
+        if slot.shown:
             message = f"`{key}` shows a secret: this value is stored, and others see it"
-            fix = "give the reference to a tool or an activity, in `with`; only there it is resolved"
+            fix = "give the reference to a tool, in the `with` of its node; only there it is resolved"
             yield Finding("L125", message, unit.at(key, *place), fix)
-        elif secret is not None and not secret[1].isidentifier():
+        elif not secret[1].isidentifier():
             message = f"`{secret[1]}` is not the name of a secret"
             yield Finding("L125", message, unit.at(key, *place), "write `${secret:NAME}`; nothing is computed from it")
+        elif found := _left_as_text(unit.body.nodes[key], checked, place):
+            yield Finding("L125", found[0], unit.at(key, *place), found[1])
+
+
+def _left_as_text(node: Node, checked: Checked, place: Place) -> tuple[str, str] | None:
+    """Who would get the reference in the place of the secret, and what to do; None where that is not so, or not known.
+
+    Loom's own tools and engines' activities are not judged: what they take is their own affair.
+    """
+    called = node.compensate.activity if node.compensate is not None and place[0] == "compensate" else ""
+    if isinstance(node, Activity) and place[0] == "with":
+        called = node.activity
+    if ":" in called:
+        message = f"the function `{called}` would get the reference as text: a secret is given to tools only"
+        return message, "make it a tool that takes it, `@tool(secrets=[…])`, and call it by a node `tool:`"
+    contract = checked.contract(node) if isinstance(node, Tool) and place[0] == "with" else None
+    if contract is None or contract.secrets is None or (len(place) == 2 and place[1] in contract.secrets):
+        return None
+    listed = ", ".join(sorted(contract.secrets)) or "none"
+    message = f"the tool would get the reference in `{place[1]}` as text; its arguments that take secrets: {listed}"
+    return message, f"declare it where the tool is: `@tool(secrets=['{place[1]}'])`"
 
 
 def unknown(unit: Unit, checked: Checked, slot: Slot, reference: Reference) -> tuple[str, str] | None:

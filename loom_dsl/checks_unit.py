@@ -26,11 +26,13 @@ class Contract:
         result: Of what it gives; None when that is not known.
         raises: Codes of the errors that its module knows, by the names of their classes; a class without one has an
             empty code. None when the module was not looked at.
+        secrets: The tool's arguments that take secrets by reference; None when that is not known.
     """
 
     arguments: Mapping[str, Any] | None = None
     result: Mapping[str, Any] | None = None
     raises: Mapping[str, str] | None = None
+    secrets: frozenset[str] | None = None
 
 
 Contracts = Callable[[str, str], Contract | None]

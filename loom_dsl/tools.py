@@ -55,7 +55,7 @@ class Tool:
         recursive: Its paths are directories of which it touches the whole tree.
         command_argument: Argument that holds a shell's command line; rules match on its commands.
         address_argument: Argument that holds the address of an HTTP request; rules match on its host.
-        secrets: Parameters that take secrets by reference: a call has ``${secret:NAME}`` there, and the function,
+        secrets: Parameters that take secrets by reference: a call has `${secret:NAME}` there, and the function,
             `reconcile` and `compensate` get the value. Everybody else sees the reference.
         untrusted: What it gives comes from outside: after it was read, what the user did not name asks. Default: it has
             an `address_argument`.

@@ -57,7 +57,10 @@ class Contracts:
             if what == "tool" and is_mcp(name):
                 return None
             if what == "tool":
-                return Contract(self.registry.resolve(name).parameters, raises=_raised(name.rpartition(":")[0]))
+                tool, module = self.registry.resolve(name), name.rpartition(":")[0]
+                # Loom's own say by their descriptions where they take some.
+                secrets = frozenset(tool.secrets) if module else None
+                return Contract(tool.parameters, raises=_raised(module), secrets=secrets)
             if what == "activity" and ":" in name:
                 function = self.registry.function(name)
                 from activities.function import arguments_schema

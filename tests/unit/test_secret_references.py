@@ -9,6 +9,9 @@ from pydantic import BaseModel, Field, SecretStr
 
 from activities.allowed_secrets import AllowedSecrets
 from activities.registry import ToolRegistry
+from loom_client.project.contracts import Contracts
+from loom_dsl.checks_unit import Contract
+from loom_dsl.compile import check_text
 from loom_dsl.errors import PermissionDenied, ToolDeclarationError
 from loom_dsl.secret_references import put_secrets, secret_values
 from loom_dsl.tools import Tool, ToolContext, tool, validate_arguments
@@ -193,3 +196,43 @@ def takes_context(token: ToolContext) -> str:
 def test_a_declaration_that_cannot_hold_is_refused(function: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ToolDeclarationError, match=words):
         tool(function, **options)
+
+
+# -- graphs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("tool: 'shop:order', with: {key: '${secret:KEY}'}", []),
+        (
+            "tool: 'shop:order', with: {item: '${secret:KEY}'}",
+            ["`item` as text; its arguments that take secrets: key"],
+        ),
+        ("tool: 'shop:order', with: {more: {key: '${secret:KEY}'}}", ["reference in `more` as text"]),
+        ("tool: 'shop:price', with: {key: '${secret:KEY}'}", ["its arguments that take secrets: none"]),
+        ("tool: 'other:tool', with: {key: '${secret:KEY}'}", []),
+        ("tool: network_request, with: {headers: {X: '${secret:KEY}'}}", []),
+        ("activity: 'shop:order', with: {key: '${secret:KEY}'}", ["`shop:order` would get the reference as text"]),
+        ("activity: temporal_one, with: {key: '${secret:KEY}'}", []),
+        (
+            "activity: temporal_one, compensate: {activity: 'shop:undo', with: {key: '${secret:KEY}'}}",
+            ["the function `shop:undo` would get the reference as text"],
+        ),
+    ],
+)
+def test_a_reference_that_its_reader_takes_for_text_is_told(node: str, said: list[str]) -> None:
+    known = {"shop:order": Contract(secrets=frozenset({"key"})), "shop:price": Contract(secrets=frozenset())}
+    text = f"loom: 1\nkind: graph\nname: g\nnodes:\n  a: {{{node}, next: e}}\n  e: {{end: null}}\n"
+    found = check_text(text, "g.yaml", contracts=lambda what, name: known.get(name) if what == "tool" else None)
+    assert [one.code for one in found] == ["L125"] * len(said)
+    assert all(part in one.message for part, one in zip(said, found, strict=True)), found
+
+
+def test_what_takes_secrets_is_known_of_the_tools_of_modules_only() -> None:
+    contracts = Contracts(ToolRegistry.load(modules=["tests.support.secret_tools"]), frozenset(), asked=True)
+    taking = [contracts.of("tool", f"tests.support.secret_tools:{name}") for name in ("sign_in", "transfer")]
+    assert [found and found.secrets for found in taking] == [{"token"}, {"token"}]
+    headers = contracts.of("tool", "network_request")
+    assert headers is not None
+    assert headers.secrets is None
