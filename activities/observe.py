@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import groupby
 from typing import Any
 
 from temporalio import activity
@@ -12,7 +13,7 @@ from activities.runtime import Call, Runtime
 from activities.webhooks.telling import write_webhooks
 from loom_dsl.approval import is_digest
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.outbox import without_time
+from loom_dsl.outbox import is_told_once, without_time
 from loom_dsl.permission_rules import parse_rule
 from loom_store.rows import ApprovalRow
 from loom_store.transaction import Transaction
@@ -49,24 +50,45 @@ def store_events(tx: Transaction, call: Call) -> None:
 def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """Append a batch, and give the events of it that were not there, with their offsets.
 
-    A workflow task that dies with its worker may have stored a batch already. It is then done again, perhaps with a
-    signal that came in between, and may tell more, or something else, under the same number.
+    A workflow task that dies with its worker may have stored a batch already. It is then done again, perhaps with
+    signals that came in between, and may tell more, or something else, under the same numbers, or the same under other
+    ones. An event that the machine tells once is known again by what it says, so that the trail and webhooks never tell
+    a decision twice. Any other may happen again as it was: only its place tells it from another, and where that has
+    changed it is rather stored twice than lost.
     """
+    new = []
+    for once, placed in groupby(enumerate(events, sequence), key=lambda one: is_told_once(one[1])):
+        places, told = zip(*placed, strict=True)
+        if not once:
+            new += _append_here(tx, job, places[0], list(told))
+            continue
+        for event in told:
+            new += _append_as(tx, job, f"once/{digest(canonical_json(without_time(event)))}", [event])
+    return new
+
+
+def _append_here(
+    tx: Transaction, job: str, place: int, events: list[dict[str, Any]]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Append events that their place in the job names."""
     last = tx.last_offset(job)
-    first, count = tx.append_events(job, f"m{sequence}", events)
+    first, count = tx.append_events(job, f"m{place}", events)
     if first > last:
         return list(enumerate(events, first))
-    stored = [event for _, event in tx.read_events(job, after=first - 1, limit=count)] if count else []
     new = []
+    stored = [event for _, event in tx.read_events(job, after=first - 1, limit=count)] if count else []
     for index, event in enumerate(events):
         if index < len(stored) and without_time(stored[index]) == without_time(event):
             continue
         name = digest(canonical_json(without_time(event)))[:16]
-        offset, _ = tx.append_events(job, f"m{sequence + index}/{name}", [event])
-        if offset > last:
-            last = offset
-            new.append((offset, event))
+        new += _append_as(tx, job, f"m{place + index}/{name}", [event])
     return new
+
+
+def _append_as(tx: Transaction, job: str, key: str, events: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    last = tx.last_offset(job)
+    first, _ = tx.append_events(job, key, events)
+    return list(enumerate(events, first)) if first > last else []
 
 
 def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:

@@ -181,16 +181,18 @@ def _escalate(machine: "Machine", token: Token, step: int) -> None:
     token.data["steps"] = [*token.data.get("steps", []), step]
     to = list(policy_of(token).escalate[step].to)
     due = token.data.get("deadline")
-    machine.emit("approval_changed", approval_id=token.data["id"], what="escalated", to=to, expires_at=due)
+    which = machine.named(step=step + 1)  # two steps may ask the same people
+    machine.emit("approval_changed", approval_id=token.data["id"], what="escalated", to=to, expires_at=due, **which)
     _announce(machine, token, again="escalation", to=to)
 
 
 def _halt(machine: "Machine", token: Token) -> None:
     """Nobody decided in time: the job pauses until somebody decides or resumes it."""
     _period(token)
+    name, due = token.data["id"], token.data["deadline"]
     token.data |= {"deadline": None, "halted": True}
-    name = token.data["id"]
-    machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None)
+    # Asked anew, it may halt again.
+    machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None, **machine.named(due=due))
     if machine.state.paused is None:
         machine.state.paused = {"by": "", "at": round(machine.state.last, 3), "approval": name}
         machine.emit("control", op="pause", by=HALTED_BY, reason=f"{name}: nobody decided in time")

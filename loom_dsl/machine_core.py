@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from loom_dsl.machine_arrivals import Arrival
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
+NAMED = "loom.told.1"
+"""Marks the runs in which controls, escalations and halts are told with what tells each from another of the same words.
+What is done locally is recorded with the events that travel with it, so an earlier run goes on telling what it told."""
 SideWork = Callable[[Any, ActivityFailed | None], None]
 """Takes the result of an activity that belongs to no token, or its failure."""
 
@@ -71,6 +74,10 @@ class Core:
         """Tell observers something; the event travels with the next activity."""
         turn = self.state.turn.turn_counter if self.state.turn else 0
         self.state.outbox.add({"t": kind, "n": turn, **data})
+
+    def named(self, **which: Any) -> dict[str, Any]:
+        """Give what tells an event from another of the same words, where there is something and this run tells it."""
+        return which if all(which.values()) and self.patched(NAMED) else {}
 
     def answer(self, to: str | None, verdict: str, message: str = "") -> None:
         """Answer an update; a signal has nobody to answer to."""

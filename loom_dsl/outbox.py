@@ -11,7 +11,8 @@ from typing import Any
 
 URGENT = frozenset({"approval_requested", "approval_decided", "warning", "aborted", "error", "control"})
 """Events that an observer waits for; others may travel with whatever activity comes next."""
-
+_TELLS_APART = {"escalated": "step", "halted": "due"}
+"""What such a change says since `machine_core.NAMED`; others say it by themselves."""
 
 MOST_OPEN = 500
 """Events that wait for a carrier until they are stored without one."""
@@ -26,6 +27,17 @@ LONGEST_TEXT, MOST_MEMBERS, DEEPEST = 2_000, 20, 4
 def without_time(event: dict[str, Any]) -> dict[str, Any]:
     """Give what an event tells. When it happened is another time where the same is done once more."""
     return {name: value for name, value in event.items() if name != "at"}
+
+
+def is_told_once(event: dict[str, Any]) -> bool:
+    """Whether no other event of the same job says the same: what becomes of a question, and controls with an id.
+
+    The machine gives each question another id, and numbers or dates what may happen to one again.
+    """
+    kind = event["t"]
+    if kind == "approval_changed":
+        return _TELLS_APART.get(event["what"], "what") in event
+    return kind in ("approval_requested", "approval_decided") or (kind == "control" and "id" in event)
 
 
 @dataclass(slots=True)

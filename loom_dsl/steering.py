@@ -77,7 +77,7 @@ def _event(machine: "Machine", signal: SignalReceived, event: OutsideEvent) -> N
         return refuse(machine, signal, "unknown", f"no node of this job waits for the event {event.name!r}")
     if event.id:
         state.seen = [*state.seen, event.id][-MOST_SEEN:]
-    machine.emit("control", op="event", by=event.by, reason=event.name)
+    machine.emit("control", op="event", by=event.by, reason=event.name, **machine.named(id=event.id))
     return machine.answer(signal.answer_to, "recorded", f"event {event.name} {verdict}")
 
 
@@ -107,7 +107,7 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
         return refuse(machine, signal, "ended", "the job is being aborted")
     if control.id:
         state.seen = [*state.seen, control.id][-MOST_SEEN:]
-    machine.emit("control", op=control.op, by=control.by, reason=control.reason)
+    machine.emit("control", op=control.op, by=control.by, reason=control.reason, **machine.named(id=control.id))
     if control.op == "pause":
         _pause(machine, control)
     elif control.op == "resume":

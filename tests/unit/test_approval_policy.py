@@ -9,6 +9,7 @@ from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import ExpressionError
 from loom_dsl.lookalike import mixes_scripts, revealed
 from loom_dsl.machine_state import MachineState
+from loom_dsl.outbox import is_told_once
 from loom_dsl.simulate import Simulation
 from loom_dsl.status import status_of
 from tests.support.simulated import (
@@ -226,6 +227,31 @@ def test_a_decision_after_the_end_is_told_that_it_expired_and_not_that_it_was_de
     assert say(sim, name=first) == "expired"
     sim.signal("loom.decision", decision(second, "approve"), answer_to="one")
     assert sim.outcome.answers["one"] == "recorded"
+
+
+@EACH_STEP
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"escalate": [{"after": "1h", "to": "lead"}, {"after": "2h", "to": "lead"}], "remind": "1h"}, 2 + 4 + 2),
+        ({"expires": "1h", "on_expiry": "halt"}, 3 + 2 + 2),
+    ],
+)
+def test_nothing_that_becomes_of_a_question_is_told_twice_in_the_same_words(
+    policy: dict[str, Any], expected: int, steps: int | None
+) -> None:
+    sim = asked({"approvers": ["ann", "bob", "lead"], "quorum": 3, **policy}, steps=steps)
+    passes(sim, 1.5 * HOUR)
+    say(sim, by="ann")
+    for number in range(2):
+        sim.signal("loom.control", {"op": "resume", "by": "ops", "id": f"c{number}"})
+        settle(sim)
+        passes(sim, 1.5 * HOUR)
+    say(sim, by="bob")
+    once = [canonical_json(event) for event in sim.outcome.events if is_told_once(event)]
+    assert len(set(once)) == len(once)
+    assert len(of_type(sim.outcome, "approval_changed")) == expected
+    assert len([text for text in once if '"control"' in text]) == 2
 
 
 # -- halting -----------------------------------------------------------------------------------------------------
