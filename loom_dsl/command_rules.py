@@ -1,6 +1,5 @@
 """Patterns over commands: `git status`, `npm run *`."""
 
-import re
 import shlex
 from functools import lru_cache
 from itertools import pairwise
@@ -8,6 +7,7 @@ from itertools import pairwise
 from loom_dsl.command_doubt import unlike_its_name
 from loom_dsl.command_tables import base_name, is_wrapper, risky_words
 from loom_dsl.shell import ShellReading, Words
+from loom_dsl.wildcards import wildcard
 
 _LONGEST_SHORT = 4
 
@@ -95,21 +95,6 @@ def command_pattern(text: str) -> CommandPattern:
 def literal_pattern(words: tuple[str, ...]) -> str | None:
     """Write the pattern that covers this command only; None when it cannot be written."""
     return None if any("*" in word for word in words) else shlex.join(words)
-
-
-@lru_cache(maxsize=16_384)
-def wildcard(pattern: str) -> re.Pattern[str]:
-    """Translate a pattern over any text: `*` stands for anything, also for `/` and for nothing.
-
-    The leftmost place of each piece between stars is always good enough, hence atomic groups: linear time.
-    """
-    pieces = [re.escape(piece) for piece in pattern.split("*")]
-    source = pieces[0]
-    for piece in pieces[1:-1]:
-        source += f"(?>.*?{piece})" if piece else ""
-    if len(pieces) > 1:
-        source += f".*{pieces[-1]}"
-    return re.compile(source, re.DOTALL)
 
 
 def _fits(pattern: str, word: str) -> bool:

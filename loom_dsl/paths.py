@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from loom_dsl.wildcards import with_stars_between
+
 MOST_ALTERNATIVES = 256
 """How many patterns the braces of one pattern may stand for."""
 
@@ -128,19 +130,14 @@ def _skip_any(states: set[int], segments: tuple[_Segment, ...]) -> set[int]:
 
 
 def _compile_segment(text: str) -> re.Pattern[str]:
-    """Translate one part. The leftmost place of each piece between stars is always good enough, hence atomic groups."""
+    """Translate one part."""
     pieces = [""]
     for token in _tokens(text):
         if token == "*":
             pieces.append("")
         else:
             pieces[-1] += token
-    source = pieces[0]
-    for piece in pieces[1:-1]:
-        source += f"(?>.*?{piece})" if piece else ""
-    if len(pieces) > 1:
-        source += f".*{pieces[-1]}"
-    return re.compile(source, re.DOTALL)
+    return with_stars_between(pieces)
 
 
 def _tokens(text: str) -> Iterator[str]:

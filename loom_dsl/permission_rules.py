@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 from loom_dsl.canonical import canonical_json
-from loom_dsl.command_rules import CommandPattern, command_pattern, literal_pattern, reading_may_fit, wildcard
+from loom_dsl.command_rules import CommandPattern, command_pattern, literal_pattern, reading_may_fit
 from loom_dsl.domains import DomainPattern
 from loom_dsl.path_shapes import is_open, is_partly_open, may_mean
 from loom_dsl.paths import PathPattern, escape_pattern, normal_path
 from loom_dsl.shell import UNKNOWN, ShellReading
+from loom_dsl.wildcards import wildcard
 
 COMMAND_TOOLS = frozenset({"execute_bash"})
 """Loom's own tools whose specifiers are commands."""
