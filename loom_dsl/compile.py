@@ -1,6 +1,6 @@
 """From documents to a plan: every check that can be made before anything runs."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +43,7 @@ def compile_graph(
     env: Mapping[str, str] | None = None,
     resolve: Resolve | None = None,
     agents: Mapping[str, Mapping[str, Any]] | None = None,
+    warned: Callable[[Diagnostic], None] | None = None,
 ) -> Plan:
     """Compile a graph document.
 
@@ -53,6 +54,7 @@ def compile_graph(
         env: The environment's variables, for ``${env:NAME}`` in agents.
         resolve: Says what is wrong with the name of a tool, a model or an activity; see `checks.check_graph`.
         agents: Normal forms of agents that its nodes may run besides its own, by name.
+        warned: Takes each warning of a document that compiles.
 
     Raises:
         DocumentError: The document is not a graph, or a check fails; it carries every finding, warnings too.
@@ -60,6 +62,9 @@ def compile_graph(
     plan, findings = _compiled(text, source, read_file, env or {}, resolve, agents or {})
     if plan is None or any(finding.severity == "error" for finding in findings):
         raise DocumentError(findings)
+    if warned is not None:
+        for finding in findings:
+            warned(finding)
     return plan
 
 

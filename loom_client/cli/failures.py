@@ -4,9 +4,12 @@ import asyncio
 import functools
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+if TYPE_CHECKING:
+    from loom_dsl.diagnostic import Diagnostic
 
 P = ParamSpec("P")
 
@@ -70,6 +73,14 @@ def say(text: str) -> None:
         leave_quietly(2)
 
 
+def say_findings(findings: "Iterable[Diagnostic]") -> None:
+    """Write what was found in documents, a line each, beside the output."""
+    from loom_client.render.text import visible
+
+    for found in findings:
+        say(visible(f"{found.severity}: {replace(found, severity='error')}"))
+
+
 def _failure(error: Exception) -> int:
     from loom_client.render.text import visible
     from loom_dsl.errors import ConflictError, DocumentError, LoomError
@@ -81,7 +92,7 @@ def _failure(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, DocumentError):
-        say(visible("\n".join(f"{found.severity}: {replace(found, severity='error')}" for found in error.diagnostics)))
+        say_findings(error.diagnostics)
         return error.exit_code
     if isinstance(error, LoomError):
         # What was refused says names that somebody else wrote.

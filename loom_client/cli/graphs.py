@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_client.cli.failures import DONE, guarded, say, tell_on_interrupt
+from loom_client.cli.failures import DONE, guarded, say, say_findings, tell_on_interrupt
 from loom_client.cli.options import By, JobName, Json, Place, placed, settings_of, user_name
 from loom_dsl.canonical import read_json
 
@@ -97,7 +97,7 @@ def refuse_for_graphs(**given: object) -> None:
 
 
 def load_graph(request: GraphRequest) -> "tuple[Plan, dict[str, Any]]":
-    """Compile the graph, and read its input.
+    """Compile the graph, say what is doubtful about it, and read its input.
 
     Raises:
         UserError: Something is wrong with one of them; says what, and where.
@@ -105,7 +105,7 @@ def load_graph(request: GraphRequest) -> "tuple[Plan, dict[str, Any]]":
     from loom_client.graph_plan import plan_of
     from loom_dsl.graph_input import checked_input
 
-    plan = plan_of(request.graph)
+    plan = plan_of(request.graph, lambda found: say_findings([found]))
     body = plan.bodies[plan.root]
     given = _read_values(request.file) if request.file is not None else {}
     for text in request.values:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_client.cli.failures import DONE, FAILED, guarded_plain
+from loom_client.cli.failures import DONE, FAILED, guarded_plain, say_findings
 from loom_client.cli.options import Address, Json, Namespace, settings_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def simulate(
     from loom_client.project.rehearsal import prepare
 
     prepared = prepare(target, mock, os.environ)
+    say_findings(prepared.warnings)
     if prepared.scenario is None:
         if server:
             from loom_dsl.errors import UserError

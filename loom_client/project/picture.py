@@ -1,13 +1,14 @@
 """The plan that a name or a file stands for, to draw it and to compare it."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loom_client.graph_plan import plan_of as plan_of_graph
 from loom_client.project.validate import read_document
 from loom_dsl.agent import load_agent
 from loom_dsl.compile import compile_agent
+from loom_dsl.diagnostic import Diagnostic
 from loom_dsl.document import load_document
 from loom_dsl.errors import NotFoundError, UserError
 from loom_dsl.library import NAMES, shipped
@@ -17,13 +18,19 @@ ANY_MODEL = {"model": "any"}
 """The model has no part in a picture, so its variable need not be set."""
 
 
-def plan_of(target: str, env: Mapping[str, str], fixed: Mapping[str, str] | None = None) -> Plan:
+def plan_of(
+    target: str,
+    env: Mapping[str, str],
+    fixed: Mapping[str, str] | None = None,
+    warned: Callable[[Diagnostic], None] | None = None,
+) -> Plan:
     """Give the plan of a shipped graph (alone), of a graph's file, or of an agent's file.
 
     Args:
         target: Name or path.
         env: The environment's variables, for ``${env:NAME}``.
         fixed: Fields of an agent that are taken instead of those in the file.
+        warned: Takes what is doubtful about a graph.
 
     Raises:
         NotFoundError: It is neither a shipped graph nor a file.
@@ -40,7 +47,7 @@ def plan_of(target: str, env: Mapping[str, str], fixed: Mapping[str, str] | None
     text = read_document(path)
     kind = load_document(text, target).data["kind"]
     if kind == "graph":
-        return plan_of_graph(path)
+        return plan_of_graph(path, warned)
     if kind == "agent":
         agent = load_agent(text, target, env, dict(fixed or {}))
         return compile_agent(agent, plan_of_graph(path.parent / agent.turn) if agent.turn else None)

@@ -9,6 +9,7 @@ from loom_client.graph_plan import plan_of as compiled
 from loom_client.project.picture import plan_of
 from loom_client.project.validate import read_document
 from loom_dsl.canonical import canonical_json
+from loom_dsl.diagnostic import Diagnostic
 from loom_dsl.document import load_document
 from loom_dsl.errors import DocumentError, UserError
 from loom_dsl.graph import Graph
@@ -25,11 +26,13 @@ class Prepared:
     Attributes:
         file: The graph's file as a scenario in this directory names it.
         scenario: None when there is none.
+        warnings: What is doubtful about the graph.
     """
 
     plan: Plan
     file: str
     scenario: Scenario | None
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def prepare(target: str, mock: Path | None, env: Mapping[str, str]) -> Prepared:
@@ -53,12 +56,13 @@ def prepare(target: str, mock: Path | None, env: Mapping[str, str]) -> Prepared:
         mock = Path(target)
     loaded = load_scenario(read_document(mock), str(mock)) if mock is not None else None
     graph = graph_of(mock, loaded) if kind == "scenario" and mock and loaded else target
-    plan = plan_of(graph, env)
+    warnings: list[Diagnostic] = []
+    plan = plan_of(graph, env, warned=warnings.append)
     if loaded is not None:
         findings = check_scenario(loaded, plan)
         if findings:
             raise DocumentError(findings)
-    return Prepared(plan, Path(graph).name, loaded.scenario if loaded else None)
+    return Prepared(plan, Path(graph).name, loaded.scenario if loaded else None, tuple(warnings))
 
 
 def _kind(target: str) -> str:

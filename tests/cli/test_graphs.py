@@ -144,6 +144,16 @@ def test_of_a_graph_that_is_not_valid_errors_and_warnings_are_told_each_as_what_
     assert all(" warning: " not in line for line in said.err.splitlines())
 
 
+def test_what_is_doubtful_about_a_graph_is_told_before_it_runs(house: House, fresh: Callable[[str], str]) -> None:
+    job, path = fresh("doubtful"), house.folder / "doubtful.yaml"
+    head = "loom: 1\nkind: graph\nname: doubtful\nstate: {seen: int}\n"
+    path.write_text(f"{head}nodes: {{done: {{end: 7}}}}\n")
+    said = house.loom("run", str(path), "--job", job, "--workdir", house.workdir(), "--json")
+    assert said.code == 0, said
+    assert f"warning: {path}:4:9: L124 nothing reads `state.seen`" in said.err
+    assert [json.loads(line)["type"] for line in said.out.splitlines()][-1] == "result"
+
+
 def test_an_agent_takes_a_task_and_no_input(house: House) -> None:
     agent = house.agent("calm")
     assert "say what the agent is to do" in house.loom("run", agent).err

@@ -20,7 +20,7 @@ loom: 1
 kind: graph
 name: g
 nodes:
-  work: {activity: "m:f", timeout: 2h, next: [{if: result.ok, to: ask}, {to: bad}]}
+  work: {activity: "m:f", timeout: 2h, heartbeat: 1m, next: [{if: result.ok, to: ask}, {to: bad}]}
   ask: {approval: "Go on?", deadline: {after: 1d, to: bad}, next: done}
   bad: {fail: it is bad}
   done: {end: 7}
@@ -45,6 +45,15 @@ def test_a_scenario_names_its_graph_or_goes_with_one(loom: Command, tmp_path: Pa
     shutil.move(tmp_path / "ok.yaml", tmp_path / "deeper" / "ok.yaml")
     shutil.copy(tmp_path / graph, tmp_path / "deeper")
     assert loom("simulate", "deeper/ok.yaml") == alone
+
+
+def test_what_is_doubtful_about_the_graph_is_told_beside_the_output(loom: Command, tmp_path: Path, graph: str) -> None:
+    written(tmp_path, doubtful=GRAPH.replace("heartbeat: 1m, ", ""), ok=OK)
+    for more in (("--mock", "ok.yaml"), ("--mock", "ok.yaml", "--json"), ()):
+        plain, said = loom("simulate", graph, *more), loom("simulate", "doubtful.yaml", *more)
+        assert said.err.startswith("warning: doubtful.yaml:6:36: L141 `work` may run for 7200 s"), said
+        assert (said.err.count("\n"), said.code, plain.err) == (1, plain.code, "")
+        assert said.out.replace("doubtful.yaml", graph) == plain.out
 
 
 def test_the_example_uses_every_node_and_every_edge(loom: Command, tmp_path: Path) -> None:
