@@ -1,12 +1,12 @@
 """The public keys of those who sign decisions: a file on the worker, read anew when it changes."""
 
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from activities.owned_file import read_lines, state_of
 from loom_dsl.approval import Decision, problem_of
 from loom_dsl.approver_key import ApproverKey
 from loom_dsl.canonical import read_json
@@ -15,7 +15,6 @@ from loom_dsl.signature import VERIFIED, signed_text, wrong_time
 
 KEYS_VARIABLE = "LOOM_APPROVER_KEYS"
 """Names the file, in the worker's environment."""
-LARGEST_FILE = 1024 * 1024
 NO_LIBRARY = "signatures need the library `cryptography`: pip install 'loom-dsl[signed]'"
 PRIVATE = (
     "this is a private key, which only its owner is to have; take it out, and put the line of its public half here, "
@@ -47,8 +46,7 @@ class ApproverKeys:
             ConfigurationError: The file cannot be read, has a line that is no key, or others may write it.
         """
         try:
-            state = self.path.stat()
-            seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode)
+            seen = state_of(self.path)
             if seen != self._seen:
                 self._keys, self._seen = read_keys(self.path, self.named), seen
         except OSError as error:
@@ -67,17 +65,8 @@ def read_keys(path: Path, named: str = KEYS_VARIABLE) -> Mapping[str, ApproverKe
         ConfigurationError: It has a line that is no key, or others than its owner may write it.
         OSError: It cannot be read.
     """
-    where = f"{path} ({named})"
-    if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigurationError(f"others may write {where}; say `chmod go-w {path}`")
-    with path.open("rb") as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
-        raise ConfigurationError(f"{where} is larger than 1 MiB")
     keys: dict[str, ApproverKey] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
+    for number, line in read_lines(path, named, "go-w"):
         try:
             key = _key_of(line)
         except ValueError as error:

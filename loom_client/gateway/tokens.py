@@ -5,11 +5,11 @@ import json
 import os
 import re
 import secrets
-import stat
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from activities.owned_file import read_lines, state_of
 from loom_dsl.approval_policy import person
 from loom_dsl.canonical import read_json
 from loom_dsl.errors import ConfigurationError, UserError
@@ -17,7 +17,6 @@ from loom_dsl.lookalike import mixes_scripts, revealed
 
 SETTING = "LOOM_GATEWAY_TOKENS"
 _HASH = re.compile("[0-9a-f]{64}")
-LARGEST_FILE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,7 @@ class Tokens:
 
     def _read(self) -> list[Token]:
         try:
-            state = self._path.stat()
-            seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode)
+            seen = state_of(self._path)
             if seen != self._seen:
                 self._tokens, self._seen = read_tokens(self._path), seen
         except OSError as error:
@@ -78,13 +76,7 @@ def read_tokens(path: Path) -> list[Token]:
         ConfigurationError: It has a line that is none, or others than its owner may write it.
         OSError: It cannot be read.
     """
-    if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigurationError(f"others may write {path} ({SETTING}); say `chmod 600 {path}`")
-    with path.open("rb") as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
-        raise ConfigurationError(f"{path} ({SETTING}) is larger than 1 MiB")
-    return [_token(path, number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [_token(path, number, line) for number, line in read_lines(path, SETTING, "600")]
 
 
 def add_token(path: Path, name: str) -> str:
