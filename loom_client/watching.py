@@ -106,7 +106,9 @@ class WatchedJob:
                 asked = time.monotonic()
 
     async def _read_events(self, after: int) -> list[tuple[int, dict[str, Any]]]:
-        return await self._store.read(lambda tx: tx.read_events(self.id, after=after, limit=500, expand=True))
+        return await self._store.read(
+            lambda tx: tx.read_events(self.id, after=after, limit=500, expand=True, timed=True)
+        )
 
     async def _is_open(self) -> bool:
         for _ in range(3):  # a server that starts again may not know it for a moment

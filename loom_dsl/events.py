@@ -126,7 +126,7 @@ class Event(BaseModel):
     depth: int = 0
     """How deep the recursion is."""
     at: float | None = None
-    """When it happened, in seconds since 1970, if somebody with a clock noted it."""
+    """When it happened, in seconds since 1970; of what notes no time itself, the second in which it was stored."""
     data: dict[str, Any] = Field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 

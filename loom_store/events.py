@@ -21,7 +21,7 @@ _BY_KEY = select(events.c.last, events.c.count).where(
 )
 _ADD = insert(events)
 _AFTER = (
-    select(events.c.last, events.c.count, events.c.body)
+    select(events.c.last, events.c.count, events.c.at, events.c.body)
     .where(events.c.job == bindparam("job"), events.c.last > bindparam("after"))
     .order_by(events.c.last)
     .limit(bindparam("rows"))
@@ -101,7 +101,7 @@ class Events(Blobs):
         return True
 
     def read_events(
-        self, job: str, after: int = 0, limit: int = 500, *, expand: bool = False
+        self, job: str, after: int = 0, limit: int = 500, *, expand: bool = False, timed: bool = False
     ) -> list[tuple[int, Event]]:
         """Read events with an offset greater than `after`, in order and without gaps.
 
@@ -110,6 +110,8 @@ class Events(Blobs):
             after: The last offset that the reader has.
             limit: At most so many events.
             expand: Put the texts in place of ``{"$blob": digest}``.
+            timed: Give an event that does not say when it happened the time at which it was stored, as ``at`` in
+                seconds since 1970, without a fraction.
 
         Raises:
             BlobMissing: A text to put in place is not in the store.
@@ -118,9 +120,11 @@ class Events(Blobs):
         if job_id is None or limit <= 0:
             return []
         found: list[tuple[int, Event]] = []
-        for last, count, body in self._execute(_AFTER, {"job": job_id, "after": after, "rows": limit}):
+        for last, count, at, body in self._execute(_AFTER, {"job": job_id, "after": after, "rows": limit}):
             first = last - count + 1
             batch = json.loads(unpack_text(body))
+            if timed:
+                batch = [{"at": at, **event} for event in batch]
             found.extend((first + n, event) for n, event in enumerate(batch) if first + n > after)
             if len(found) >= limit:
                 break

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +43,10 @@ def test_a_job_runs_to_its_end_and_is_shown_as_a_tree_of_turns(house: House, fre
 
 
 def test_events_as_json_have_offsets_and_can_be_read_on_from_one(house: House) -> None:
+    begun = int(time.time())
     said = house.loom("run", house.agent("calm"), "-", "--workdir", house.workdir(), "--json", stdin="look\n")
     events = [json.loads(line) for line in said.out.splitlines()]
+    assert all(begun <= event["at"] <= time.time() for event in events[:-1])
     assert [event["offset"] for event in events[:-1]] == list(range(1, len(events)))
     assert events[-1]["type"] == "result"
     assert events[-1]["result"]["answer"] == "All is well."

@@ -71,6 +71,17 @@ def test_a_limit_is_kept_and_none_is_none(store: Store) -> None:
     assert read(store, limit=0) == []
 
 
+def test_an_event_without_a_time_of_its_own_has_the_one_at_which_it_was_stored(tmp_path: Path) -> None:
+    now = 1_700_000_000.75
+    with Store.open(tmp_path / "timed.db", clock=lambda: now) as store:
+        append(store, "a", "1")
+        now += 9
+        store.write_sync(lambda tx: tx.append_events("j", "b", [{"t": "node_end", "at": 5.5}, {"t": "state"}]))
+        timed = store.read_sync(lambda tx: tx.read_events("j", timed=True))
+        assert [decode("j", offset, raw).at for offset, raw in timed] == [1_700_000_000, 5.5, 1_700_000_009]
+        assert ["at" in event for _, event in read(store)] == [False, True, False]
+
+
 def test_references_become_texts_when_asked_for(store: Store) -> None:
     digest = store.write_sync(lambda tx: tx.put_blob("größer".encode()))
     event = {"content": {"$blob": digest}, "list": [{"$blob": digest}, {"$blob": digest, "more": 1}, {"$blob": 3}]}
