@@ -19,6 +19,7 @@ from temporalio.exceptions import (
 )
 
 from workflows.sending import Sending
+from workflows.waiting import pause
 
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.canonical import digest
@@ -122,10 +123,9 @@ class Carriers:
             self._slow.add(at)
             return None
         del self._local[at]
-        now = workflow.time()
         if verdict == "done":
-            return ActivityDone(now=now, at=at, result=rest[0])
-        return ActivityFailed(now=now, at=at, code=rest[0], message=rest[1])
+            return ActivityDone(now=workflow.time(), at=at, result=rest[0])
+        return ActivityFailed(now=workflow.time(), at=at, code=rest[0], message=rest[1])
 
     def end_stretch(self, over: StretchOver) -> None:
         """Run what a stretch had begun and could not tell the end of on its own; what was slow, remotely."""
@@ -230,7 +230,7 @@ class Carriers:
             except FailureError as error:
                 if failure_of(error)[0] not in ("wrong_store", "missing_tools"):
                     raise
-            await workflow.sleep(5.0)
+            await workflow.sleep(pause(workflow.info().get_current_history_length()))
 
     async def _attempts(self, command: RunActivity) -> Any:
         turn = self._machine.state.turn

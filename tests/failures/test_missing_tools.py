@@ -10,7 +10,7 @@ from loom_client.dev_server import DevServer
 from loom_client.job import Job
 from loom_client.why import why
 from loom_dsl.events import EventType
-from tests.durability.reading import events, of
+from tests.durability.reading import events, histories, of
 from tests.failures.stand import Stand, serving, standing
 from tests.support.waiting import eventually
 
@@ -66,3 +66,25 @@ async def test_a_job_waits_for_a_worker_that_has_its_tools(
     assert len(missing) in (1, 2)
     assert all(LACKS in message for message in missing)
     assert stand.model.count == 2
+
+
+async def test_a_job_looks_less_often_the_longer_it_waits(
+    dev_server: DevServer, tmp_path: Path, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.waiting.AGAIN", 0.5)
+    monkeypatch.setattr("workflows.waiting.DOUBLED", 12)
+    async with standing(dev_server, tmp_path, task_queue, STEPS, serve=False) as stand:
+        async with serving(stand, {}, modules=()):
+            job = await stand.start("look")
+
+            async def rarer() -> bool:
+                (run,) = await histories(stand.loom.client, job.id)
+                started = (event.timer_started_event_attributes for event in run.events)
+                pauses = [found.start_to_fire_timeout.ToTimedelta().total_seconds() for found in started]
+                pauses = [seconds for seconds in pauses if seconds]
+                assert pauses == sorted(pauses)
+                return len(pauses) > 2 and pauses[-1] > 3 * pauses[0]
+
+            assert await eventually(rarer)
+        async with serving(stand, {}):
+            assert (await stand.unharmed(job)).result.status == "completed"
