@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 from loom_client.edits import check_edit
 from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
-from loom_client.outcome import failure_of, with_whole_answer
+from loom_client.outcome import failure_of, with_final_message, with_whole_answer
 from loom_client.server_errors import is_missing, refusal
 from loom_client.signing import SigningKey
 from loom_client.user import user_name
@@ -191,7 +191,8 @@ class Job(JobHandle):
         """Wait for the end.
 
         Returns:
-            How it went: completed, failed or aborted; the answer is whole, also when it is long.
+            How it went: completed, failed or aborted; the answer is whole, also when it is long, and the agent's last
+            message is with it.
 
         Raises:
             NotFoundError: The server does not know the job.
@@ -210,7 +211,8 @@ class Job(JobHandle):
         return RunResult(session_id="", run_id=self.id, status="failed", error=info)
 
     async def _whole(self, result: RunResult) -> RunResult:
-        return await with_whole_answer(self._store, self.id, result)
+        whole = await with_whole_answer(self._store, self.id, result)
+        return await with_final_message(self._store, self.id, whole)
 
 
 def _judged(answer: dict[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from loom_client.client import Loom
 from loom_client.graph_job import is_graph, is_graph_job
-from loom_client.outcome import with_whole_answer
+from loom_client.outcome import with_final_message, with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
 from loom_dsl.events import Event, EventType
@@ -224,8 +224,10 @@ async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
 
 
 async def whole(store: Store, job: str, result: Ended) -> Ended:
-    """Put a long answer of an agent back; the result of a graph is whole."""
-    return result if isinstance(result, GraphResult) else await with_whole_answer(store, job, result)
+    """Put a long answer of an agent back, and its last message; the result of a graph is whole."""
+    if isinstance(result, GraphResult):
+        return result
+    return await with_final_message(store, job, await with_whole_answer(store, job, result))
 
 
 def stored_result(row: Mapping[str, Any] | None) -> Ended | None:

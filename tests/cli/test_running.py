@@ -50,7 +50,9 @@ def test_events_as_json_have_offsets_and_can_be_read_on_from_one(house: House) -
     assert [event["offset"] for event in events[:-1]] == list(range(1, len(events)))
     assert events[-1]["type"] == "result"
     assert events[-1]["result"]["answer"] == "All is well."
+    assert events[-1]["result"]["final_message"] == {"role": "assistant", "content": "All is well."}
     job = events[0]["job"]
+    assert json.loads(house.loom("result", job, "--json").out) == {"job": job, **events[-1]["result"]}
     rest = house.loom("watch", job, "--json", "--from", "10")
     assert [json.loads(line) for line in rest.out.splitlines()] == events[10:]
 

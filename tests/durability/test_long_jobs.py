@@ -87,5 +87,6 @@ async def test_a_long_answer_comes_whole(house: Opener) -> None:
         job = await opened.start()
         result = await job.result()
     assert len(result.answer) == 100_000
+    assert result.final_message == {"role": "assistant", "content": result.answer}
     (history,) = await histories(opened.loom.client, job.id)
     assert weight(history)[1] < MOST_BYTES

@@ -69,6 +69,10 @@ async def test_a_limit_ends_the_job_with_its_code_and_what_there_is(stand: Stand
     assert (found.result.status, error.code, found.result.partial) == ("failed", code, True)
     assert words in error.message
     assert found.result.answer == "I look."
+    last = found.result.final_message
+    assert last is not None
+    assert last.keys() == {"role", "content", "tool_calls"}
+    assert (last["role"], last["content"]) == ("assistant", "I look.")
     if name == "time":
         assert found.result.usage.tool_calls >= calls
     else:
