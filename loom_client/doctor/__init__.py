@@ -38,7 +38,7 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     if path is not None:
         yield room(path)
         if checked.status is reached[0].status is Status.OK:
-            yield from webhooks(settings, path)
+            yield from webhooks(settings, path, environment)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
         yield model(environment)

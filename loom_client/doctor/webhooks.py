@@ -1,15 +1,20 @@
-"""Messages of webhooks: those that no worker delivers, and those that were given up."""
+"""Messages of webhooks: those that no worker delivers, those that were given up, and workers that write none."""
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loom_client.doctor.check import Check, Status
 from loom_client.doctor.server import PROBE_SECONDS, pollers
 from loom_client.settings import Settings
+from loom_dsl.errors import DocumentError
 
+# Not from the worker's package, which may be another distribution's here.
+_SETTING = "LOOM_WEBHOOKS"
+_HOW = "docs/howto/notify.md"
 _COUNTS = """
     SELECT endpoint, sum(died_at IS NULL), sum(died_at IS NOT NULL)
     FROM deliveries JOIN jobs ON jobs.id = deliveries.job
@@ -18,25 +23,72 @@ _COUNTS = """
 """
 
 
-def webhooks(settings: Settings, path: Path) -> Iterator[Check]:
-    """Look for messages that wait or were given up; says nothing where there are none.
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """Workers that asked for work lately, by their names on the server.
+
+    Attributes:
+        all: Those of the queue.
+        having: Those that have an endpoint, by its name; none where the server did not say.
+    """
+
+    all: frozenset[str] = frozenset()
+    having: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator[Check]:
+    """Look for messages that wait or were given up, and for workers that lack an endpoint; else says nothing.
+
+    Endpoints are those that messages are for, and those of the file that `LOOM_WEBHOOKS` names here.
 
     Args:
         settings: The server, and the queue whose jobs are looked at.
         path: The store's file.
+        env: The environment's variables.
     """
     found = _counts(settings, path)
-    heard = asyncio.run(_served(settings, [name for name, (waiting, _) in found.items() if waiting]))
-    for name, (waiting, dead) in found.items():
-        what = f"webhook {name}"
-        if waiting and heard.get(name) is False:
-            fix = f"start a worker of the queue {settings.task_queue} with a --webhooks FILE that has this endpoint"
-            yield Check(Status.WARN, what, f"{_messages(waiting)} waiting, and no worker has this endpoint", fix)
-        elif waiting:
-            yield Check(Status.OK, what, f"{_messages(waiting)} waiting for the delivery")
+    try:
+        named = _named(env)
+    except (DocumentError, OSError) as error:
+        named = ()
+        yield Check(Status.FAIL, f"webhooks ({_SETTING})", str(error), f"correct it: {_HOW}")
+    names = sorted({*found, *named})
+    heard = asyncio.run(_served(settings, names))
+    for name in names:
+        waiting, dead = found.get(name, (0, 0))
+        yield from _workers(name, settings.task_queue, heard, waiting, expected=name in named)
         if dead:
             fix = "`loom webhooks` says why; `loom webhooks retry --all` has them delivered after all"
-            yield Check(Status.WARN, what, f"{_messages(dead)} given up", fix)
+            yield Check(Status.WARN, f"webhook {name}", f"{_messages(dead)} given up", fix)
+
+
+def _workers(name: str, task_queue: str, heard: _Heard, waiting: int, *, expected: bool) -> Iterator[Check]:
+    """Say which workers have an endpoint, where that is not all of them or messages wait."""
+    what, having = f"webhook {name}", heard.having.get(name)
+    fix = f"start a worker of the queue {task_queue} with a --webhooks FILE that has this endpoint"
+    if waiting and having is not None and not having:
+        yield Check(Status.WARN, what, f"{_messages(waiting)} waiting, and no worker has this endpoint", fix)
+    elif waiting:
+        yield Check(Status.OK, what, f"{_messages(waiting)} waiting for the delivery")
+    elif expected and heard.all and not having:
+        yield Check(Status.WARN, what, "no worker has this endpoint, so none writes messages for it", fix)
+    if having and (lacking := sorted(heard.all - having)):
+        told = f"{len(lacking)} of {len(heard.all)} workers lack this endpoint and write no messages for it: "
+        fix = f"give all workers of the queue {task_queue} the same --webhooks FILE"
+        yield Check(Status.WARN, what, told + ", ".join(lacking[:3]), fix)
+
+
+def _named(env: Mapping[str, str]) -> Sequence[str]:
+    """Name the endpoints of the file that the environment names.
+
+    Raises:
+        DocumentError: The file is wrong.
+        OSError: It cannot be read.
+    """
+    from loom_dsl.webhooks import read_webhooks
+
+    file = env.get(_SETTING)
+    return [one.name for one in read_webhooks(Path(file).read_bytes(), file).endpoints] if file else ()
 
 
 def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
@@ -48,10 +100,10 @@ def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
     return {name: (int(waiting), int(dead)) for name, waiting, dead in rows}
 
 
-async def _served(settings: Settings, names: list[str]) -> Mapping[str, bool]:
-    """Ask the server which endpoints a worker has; nothing where it does not say."""
+async def _served(settings: Settings, names: Sequence[str]) -> _Heard:
+    """Ask the server which workers there are, and which of them have the endpoints."""
     if not names:
-        return {}
+        return _Heard()
     from temporalio.client import Client
     from temporalio.service import RPCError
 
@@ -65,9 +117,11 @@ async def _served(settings: Settings, names: list[str]) -> Mapping[str, bool]:
             client = await Client.connect(
                 settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
             )
-            return {name: bool(await pollers(client, queue_of(settings.task_queue, name))) for name in names}
+            queue = settings.task_queue
+            having = {name: frozenset(await pollers(client, queue_of(queue, name))) for name in names}
+            return _Heard(frozenset(await pollers(client, queue)), having)
     except (ConfigurationError, RPCError, TimeoutError, RuntimeError, OSError):
-        return {}
+        return _Heard()
 
 
 def _messages(count: int) -> str:

@@ -4,11 +4,16 @@ import asyncio
 import base64
 import json
 import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
-from activities.webhooks.sending import Senders
+from activities.registry import ToolRegistry
+from activities.runtime import Runtime
+from activities.webhooks.sending import SETTING, Senders
 from loom_client.connection import temporal
 from loom_client.dev_server import DevServer
 from loom_client.doctor import Check, Status, examine
@@ -16,19 +21,24 @@ from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.support.receiver import receiver
 from tests.support.waiting import eventually
-from worker import delivering
+from worker import delivering, make_worker
 
 pytestmark = pytest.mark.server
 SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 
 
-def told(settings: Settings) -> dict[str, list[Check]]:
+def told(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, list[Check]]:
     """What is said of webhooks, by the endpoint."""
     found: dict[str, list[Check]] = {}
-    for check in examine(settings, {}):
+    for check in examine(settings, env or {}):
         if check.what.startswith("webhook "):
             found.setdefault(check.what.removeprefix("webhook "), []).append(check)
     return found
+
+
+def settings_in(folder: Path, dev_server: DevServer) -> Settings:
+    queue = f"told-{uuid.uuid4().hex[:8]}"
+    return Settings(address=dev_server.address, namespace="default", task_queue=queue, store=str(folder / "loom.db"))
 
 
 def senders(folder: Path, url: str) -> Senders:
@@ -41,13 +51,10 @@ def senders(folder: Path, url: str) -> Senders:
 async def test_messages_that_no_worker_delivers_and_dead_letters_are_told(
     dev_server: DevServer, tmp_path: Path
 ) -> None:
-    path = tmp_path / "loom.db"
-    settings = Settings(
-        address=dev_server.address, namespace="default", task_queue=f"told-{uuid.uuid4().hex[:8]}", store=str(path)
-    )
+    settings = settings_in(tmp_path, dev_server)
     endpoint = receiver()
     endpoint.hold.clear()
-    with Store.open(path) as store, endpoint.up():
+    with Store.open(settings.store_path()) as store, endpoint.up():
         place = {"namespace": "default", "task_queue": settings.task_queue, "workdir": "/", "created_at": 1.0}
         store.write_sync(lambda tx: tx.create_job("one", session="s", agent="a", plan="p", task="t", **place))  # type: ignore[arg-type]
         assert await asyncio.to_thread(told, settings) == {}
@@ -79,3 +86,40 @@ async def test_messages_that_no_worker_delivers_and_dead_letters_are_told(
 
 def endpoints_of(store: Store) -> set[str]:
     return {row.endpoint for row in store.read_sync(lambda tx: tx.deliveries())}
+
+
+@asynccontextmanager
+async def a_worker(settings: Settings, store: Store, identity: str, has: Senders | None = None) -> AsyncIterator[None]:
+    """A worker that the server knows by a name of its own, with or without a file of webhooks."""
+    client = await Client.connect(settings.address, identity=identity)
+    async with (
+        Runtime(store, ToolRegistry.load(), Path(settings.store_path()).parent) as runtime,
+        make_worker(client, runtime, settings.task_queue),
+        delivering(client, store, settings.task_queue, has or Senders({}), {}),
+    ):
+        yield
+
+
+async def test_a_worker_that_lacks_the_file_which_others_have_is_told(dev_server: DevServer, tmp_path: Path) -> None:
+    settings, has = settings_in(tmp_path, dev_server), senders(tmp_path, "https://chat.example")
+    env = {SETTING: str(tmp_path / "webhooks.yaml")}
+
+    async def says(*expected: tuple[str, str]) -> bool:
+        found = (await asyncio.to_thread(told, settings, env)).get("chat", [])
+        assert [(check.found, check.fix) for check in found] == list(expected)
+        assert all(check.status is Status.WARN for check in found)
+        return True
+
+    queue = f"of the queue {settings.task_queue}"
+    nobody = "no worker has this endpoint, so none writes messages for it"
+    some = "1 of 2 workers lack this endpoint and write no messages for it: plain"
+    with Store.open(settings.store_path()) as store:
+        await says()  # that there is no worker at all is told elsewhere
+        async with a_worker(settings, store, "plain"):
+            with_it = f"start a worker {queue} with a --webhooks FILE that has this endpoint"
+            await eventually(lambda: says((nobody, with_it)))
+            async with a_worker(settings, store, "telling", has):
+                await eventually(lambda: says((some, f"give all workers {queue} the same --webhooks FILE")))
+        checks = await asyncio.to_thread(lambda: list(examine(settings, {SETTING: "nowhere.yaml"})))
+        (wrong,) = [check for check in checks if SETTING in check.what]
+        assert (wrong.status, "nowhere.yaml" in wrong.found) == (Status.FAIL, True)
