@@ -111,7 +111,7 @@ class Function:
             key = f"{call.turn}/{call.at}/progress/{attempt}/{count}"
             await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
-        attempt = activity.info().attempt
+        attempt = call.attempt
         return tell
 
     def _failed(self, reference: str, error: BaseException) -> ApplicationError:

@@ -39,7 +39,7 @@ class Llm:
         # The store writes in order, so what watchers are told of the beginning comes before the first text.
         begun = asyncio.ensure_future(self._runtime.store.write(lambda tx: _begin(tx, call)))
         try:
-            answer, warning = await self._ask(call, deltas := Deltas(self._runtime, call, activity.info().attempt))
+            answer, warning = await self._ask(call, deltas := Deltas(self._runtime, call))
         finally:
             await begun
         return await self._runtime.keep(lambda tx: _finish(tx, call, answer, warning, deltas))

@@ -31,8 +31,8 @@ DELTA_SECONDS = 0.05
 class Deltas:
     """Text on its way to watchers, in batches, without the secrets that are known, fenced by attempt."""
 
-    def __init__(self, runtime: Runtime, call: Call, attempt: int) -> None:
-        self._runtime, self._call, self._attempt = runtime, call, attempt
+    def __init__(self, runtime: Runtime, call: Call) -> None:
+        self._runtime, self._call, self._attempt = runtime, call, call.attempt
         self._pending: list[str] = []
         self._masked = MaskedStream(runtime.secrets)
         self._sequence = 0
@@ -90,7 +90,7 @@ class Model:
         stored = await self._runtime.store.write(lambda tx: _begin(tx, call), durable=False)
         if stored is not None:
             return await self._result(facts, *stored)
-        deltas = Deltas(self._runtime, call, activity.info().attempt)
+        deltas = Deltas(self._runtime, call)
         reply, body = await self._ask(call, facts, deltas)
         head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
         warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)

@@ -67,6 +67,7 @@ class Call:
         session: Id of the conversation.
         arguments: The node's mapped ``with``.
         batches: Event batches to store first: ``[[sequence, [event, …]], …]``.
+        attempt: Number of the attempt, from 1, also over the activities that the workflow tried it with one by one.
         run: What to remember things of this job by.
         latest: What to remember by what may be another thing after a continue-as-new.
     """
@@ -77,6 +78,7 @@ class Call:
     session: str
     arguments: dict[str, Any]
     batches: list[Any]
+    attempt: int = 1
     run: Run = ("", "")
     latest: Run = ("", "")
 
@@ -90,6 +92,7 @@ class Call:
             session=envelope.get("session", ""),
             arguments=envelope["with"],
             batches=envelope.get("events", []),
+            attempt=envelope.get("before", 0) + activity.info().attempt,
             run=this_run(),
             latest=(activity.info().workflow_id or "", activity.info().workflow_run_id or ""),
         )

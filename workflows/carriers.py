@@ -8,16 +8,9 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    FailureError,
-    TimeoutError,
-    TimeoutType,
-    is_cancelled_exception,
-)
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
+from workflows.failing import HEARTBEAT, failure_of, is_final
 from workflows.sending import Sending
 from workflows.waiting import pause
 
@@ -41,8 +34,6 @@ LOCAL_TIMEOUT = timedelta(milliseconds=500)
 """A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
 STRETCH_TIMEOUT = timedelta(seconds=1)
 """A stretch ends itself after half of this."""
-HEARTBEAT = 5.0
-"""Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,18 +215,22 @@ class Carriers:
 
     async def result_of(self, command: RunActivity) -> Any:
         """Run an activity. What a worker says that has another store, or not the tools, does not count."""
+        before = 0
         while True:
             try:
-                return await self._attempts(command)
+                return await self._attempts(command, before)
             except FailureError as error:
                 if failure_of(error)[0] not in ("wrong_store", "missing_tools"):
                     raise
+            before += command.retry[0]
             await workflow.sleep(pause(workflow.info().get_current_history_length()))
 
-    async def _attempts(self, command: RunActivity) -> Any:
+    async def _attempts(self, command: RunActivity, before: int) -> Any:
         turn = self._machine.state.turn
         name = f"{turn.turn_counter if turn else 0}/{command.at}"
-        argument = activity_argument(command, turn) | self._known_by
+        # The engine counts the attempts of each activity anew, and those before this one may not be lost.
+        told = {"before": before} if before else {}
+        argument = {**activity_argument(command, turn), **self._known_by, **told}
         size = size_of(command.arguments)
         if size > LARGEST_ARGUMENT:
             why = f"{command.activity} would be given {size} bytes, and the engine carries {LARGEST_ARGUMENT}"
@@ -252,7 +247,7 @@ class Carriers:
             except FailureError as error:
                 # What a local activity raises comes bare. A timeout and a cancellation come wrapped when they happen,
                 # and bare, too, when the run is replayed.
-                if is_cancelled_exception(error) or _is_final(error):
+                if is_cancelled_exception(error) or is_final(error):
                     raise
         await self.sending.room(size + size_of(command.events))
         attempts, initial, backoff, longest = command.retry
@@ -270,31 +265,3 @@ class Carriers:
             ),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-
-
-def failure_of(error: BaseException, command: RunActivity | None = None) -> tuple[str, str]:
-    """Give code and message of what an activity or a child raised; `command` is what had been commanded."""
-    cause = error.cause if isinstance(error, ActivityError) and error.cause else error
-    if isinstance(cause, ApplicationError):
-        return cause.type or "activity_failed", cause.message
-    if isinstance(cause, TimeoutError):
-        return "timeout", _lateness(cause, command)
-    if isinstance(cause, (CancelledError, asyncio.CancelledError)):
-        return "cancelled", "cancelled"
-    return "activity_failed", str(cause)
-
-
-def _lateness(error: TimeoutError, command: RunActivity | None) -> str:
-    """Say which limit an activity exceeded."""
-    if command is None:
-        return f"no result in time ({error.message})"
-    attempts = command.retry[0]
-    tried = f" ({attempts} attempts)" if attempts > 1 else ""
-    if error.type is TimeoutType.HEARTBEAT:
-        return f"its worker was not heard of for {command.heartbeat or HEARTBEAT:g} s{tried}"
-    return f"took longer than its timeout of {command.timeout:g} s{tried}"
-
-
-def _is_final(error: FailureError) -> bool:
-    cause = error.cause or error
-    return isinstance(cause, ApplicationError) and cause.non_retryable

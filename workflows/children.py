@@ -10,7 +10,8 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError, is_cancelled_exception
 
-from workflows.carriers import Carriers, failure_of
+from workflows.carriers import Carriers
+from workflows.failing import failure_of
 
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.canonical import digest

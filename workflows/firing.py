@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.carriers import failure_of
+from workflows.failing import failure_of
 
 BEGIN = "loom.job.begin"
 ATTEMPT, LONGEST, AGAIN = timedelta(seconds=30), timedelta(seconds=60), 5.0

@@ -5,6 +5,7 @@ import dataclasses
 import re
 import sqlite3
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +17,19 @@ from temporalio.testing import ActivityEnvironment
 from activities.assemble import system_message
 from activities.execute import Execute
 from activities.format import Format
+from activities.llm import Llm
 from activities.registry import ToolRegistry
 from activities.runtime import Conversation, JobFacts, Runtime
 from activities.stages import Calls
 from activities.transcript import Transcript
+from loom_client.fake_model import running
 from loom_dsl.agent import Agent
 from loom_dsl.canonical import digest
 from loom_dsl.errors import OutcomeUnknown
+from loom_dsl.script import Script
 from loom_dsl.tools import ToolContext, tool
 from loom_store.store import Store
+from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
@@ -167,3 +172,23 @@ async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tm
         with pytest.raises(asyncio.CancelledError):
             await attempt
         assert await asyncio.to_thread(ended.wait, PATIENCE)
+
+
+async def test_a_model_is_asked_again_though_more_attempts_were_made_before_this_activity(tmp_path: Path) -> None:
+    """Where the last attempts of an activity came to workers without the tools, another one begins to count anew."""
+    script = Script.model_validate({"loom": 1, "kind": "fake-model", "name": "anew", "steps": [{"say": "told anew"}]})
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=1)
+    with Store.open(tmp_path / "loom.db") as store:
+        for attempt in (1, 2):
+            store.write_sync(partial(Transaction.append_deltas, job="job", stream_key="0/ask#1", attempt=attempt,
+                                     sequence=7, text="lost"))  # fmt: skip
+        async with running(script) as url:
+            means = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
+            async with Runtime(store, ToolRegistry.load(), tmp_path, environment=means) as runtime:
+                given = {"at": "ask#1", "before": 4, "with": {"model": "scripted", "prompt": "Tell."}}
+                answer = await environment.run(Llm(runtime).call, given)
+        told = [event for _, event in store.read_sync(lambda tx: tx.read_events("job", limit=100))]
+    assert answer["text"] == "told anew"
+    since = [event.get("type") for event in told].index("stream_reset", 2)
+    assert [event["attempt"] for event in told[since:] if "attempt" in event] == [5, 5]

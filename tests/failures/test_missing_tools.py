@@ -1,5 +1,6 @@
 """A worker that was started without the agent's tools leaves the job to one that has them, and says so."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -86,5 +87,10 @@ async def test_a_job_looks_less_often_the_longer_it_waits(
                 return len(pauses) > 2 and pauses[-1] > 3 * pauses[0]
 
             assert await eventually(rarer)
+        (run,) = await histories(stand.loom.client, job.id)
+        begun = (event.activity_task_scheduled_event_attributes for event in run.events)
+        given = [json.loads(found.input.payloads[0].data) for found in begun if found.activity_type.name]
+        # What fences one attempt from another counts on from one activity to the next.
+        assert [found.get("before", 0) for found in given] == [3 * number for number in range(len(given))]
         async with serving(stand, {}):
             assert (await stand.unharmed(job)).result.status == "completed"

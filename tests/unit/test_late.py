@@ -4,7 +4,7 @@ import pytest
 from temporalio.exceptions import TimeoutError, TimeoutType
 
 from loom_dsl.commands import RunActivity
-from workflows.carriers import failure_of
+from workflows.failing import failure_of
 
 
 @pytest.mark.parametrize(
