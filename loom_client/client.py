@@ -1,6 +1,5 @@
 """Starting jobs and finding them again."""
 
-import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from loom_client.submission import (
     first_turn,
     fork_of,
     merge,
+    new_id,
     working_directory,
     write_down,
 )
@@ -94,7 +94,7 @@ class Loom:
         place = working_directory(workdir or (run.context.working_dir if run.context else "."))
         for what, given in (("job", job), ("session", session)):
             check_id(what, given)
-        name = job or run.run_id or f"job-{secrets.token_hex(5)}"
+        name = job or run.run_id or new_id()
         merged = merge(agent, run)
         chosen = Submission(
             job=name,
@@ -149,7 +149,7 @@ class Loom:
             found = found.redefined(agent, plan_of(turns or Path(agent.turn)) if turns or agent.turn else None)
         if model is not None:
             found = found.with_model(model)
-        chosen = fork_of(found, job or f"job-{secrets.token_hex(5)}", task, working_directory(workdir or found.workdir))
+        chosen = fork_of(found, job or new_id(), task, working_directory(workdir or found.workdir))
         return await self._start(chosen, by, named=bool(job))
 
     async def start_graph(
@@ -181,7 +181,7 @@ class Loom:
         given = checked_input(plan.root, plan.bodies[plan.root], input or {})
         place = working_directory(workdir or ".")
         check_id("job", job)
-        name = job or f"job-{secrets.token_hex(5)}"
+        name = job or new_id()
         chosen = GraphSubmission(name, f"s-{name}", plan, given, str(place), steps)
         if job and await self.store.read(lambda tx: tx.job(name)) is None:
             await check_free(self.client, name)

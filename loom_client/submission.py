@@ -1,5 +1,6 @@
 """A job that is about to start: what it is, how it is written down, and what its first turn begins with."""
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,11 @@ class Written:
 
     entries: int
     origin: str
+
+
+def new_id() -> str:
+    """Make an id for a job that nobody has named."""
+    return f"job-{secrets.token_hex(5)}"
 
 
 def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: str) -> Written:

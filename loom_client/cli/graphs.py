@@ -1,7 +1,6 @@
 """Starting a graph's job from the command line, and ``loom event``."""
 
 import json
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_client.cli.failures import DONE, guarded, say, say_findings, tell_on_interrupt
+from loom_client.cli.failures import DONE, guarded, say, say_findings
 from loom_client.cli.options import By, JobName, Json, Place, placed, settings_of, user_name
 from loom_dsl.canonical import read_json
 
@@ -120,13 +119,10 @@ async def start_graph(loom: "Loom", request: GraphRequest, plan: "Plan", given: 
     Raises:
         UserError: It cannot be started.
     """
-    from loom_client.cli.starting import refuse_ended, told_of_other
+    from loom_client.cli.starting import chosen_id, told_of_other
     from loom_dsl.errors import JobExists
 
-    name = request.job or f"job-{secrets.token_hex(5)}"
-    if request.job is not None:
-        await refuse_ended(loom.store, name, "result")
-    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
+    name = await chosen_id(loom.store, request.job, "result")
     try:
         await loom.start_graph(plan, input=given, workdir=request.workdir, job=name)
     except JobExists as error:
@@ -149,15 +145,11 @@ async def event(
     place: Place,
 ) -> int:
     """Send an event."""
-    from loom_client.cli.opening import existing_store, find_job, opened
-    from loom_dsl.errors import ConflictError
+    from loom_client.cli.opening import check_going, opened
 
     value = None if data is None else _json("--data", sys.stdin.read() if data == "-" else data)
     settings = settings_of(*place)
-    with existing_store(settings) as opened_store:
-        row = await find_job(opened_store, job)
-    if row["ended_at"]:
-        raise ConflictError(f"job {job} has already ended ({row['status']}); its result: `loom result {job}`")
+    await check_going(settings, job, "result")
     async with opened(settings) as loom:
         chosen = None if key is None else _json_or_text(key)
         said = await loom.graph_job(job).event(name, value, key=chosen, by=by or user_name())

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from loom_client.settings import Settings
-from loom_dsl.errors import NotFoundError
+from loom_dsl.errors import ConflictError, NotFoundError
 from loom_store.store import Store
 
 if TYPE_CHECKING:
@@ -53,6 +53,24 @@ async def find_job(store: Store, name: str) -> dict[str, Any]:
         return row
     known = [found["job"] for found in await store.read(lambda tx: tx.jobs(limit=MOST_NAMES))]
     raise NotFoundError(f"there is no job {name!r} in the store {store.path}; {near(name, known, 'jobs')}")
+
+
+async def check_going(settings: Settings, name: str, what: str) -> None:
+    """Make sure that a job goes on, before the server is asked for anything.
+
+    Args:
+        settings: Where the store is.
+        name: The job's id.
+        what: What it gives: an answer, or a result.
+
+    Raises:
+        NotFoundError: There is no such job; names the near ones.
+        ConflictError: It has ended; says how to get what it gave.
+    """
+    with existing_store(settings) as store:
+        row = await find_job(store, name)
+    if row["ended_at"]:
+        raise ConflictError(f"job {name} has already ended ({row['status']}); its {what}: `loom result {name}`")
 
 
 def near(name: str, known: Iterable[str], what: str) -> str:

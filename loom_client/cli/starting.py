@@ -1,7 +1,6 @@
 """Starting a job from the command line: everything that can be wrong is found before anything starts."""
 
 import os
-import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from loom_client.client import Loom, check_tools
 from loom_client.needs import start_worker
 from loom_client.rules import rule_findings
 from loom_client.settings import worker_command
+from loom_client.submission import new_id
 from loom_dsl.agent import Agent, load_agent
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.permission_lists import Mode
@@ -111,11 +111,8 @@ async def start(loom: Loom, request: Request, agent: Agent, task: str) -> str:
     Raises:
         UserError: It cannot be started.
     """
-    name = request.job or f"job-{secrets.token_hex(5)}"
-    if request.job is not None:
-        await refuse_ended(loom.store, name, "answer")
+    name = await chosen_id(loom.store, request.job, "answer")
     run = RunInput.of_text(task, loop_limits=LoopLimits(max_iterations=request.max_turns))
-    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
     try:
         turn = request.agent.parent / agent.turn if agent.turn else None
         await loom.start(agent, run, workdir=request.workdir, job=name, session=request.session, turn=turn)
@@ -130,10 +127,7 @@ async def start_fork(loom: Loom, request: ForkRequest, agent: Agent | None) -> s
     Raises:
         UserError: It cannot be started.
     """
-    name = request.job or f"job-{secrets.token_hex(5)}"
-    if request.job is not None:
-        await refuse_ended(loom.store, name, "answer")
-    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
+    name = await chosen_id(loom.store, request.job, "answer")
     turns = request.agent.parent / agent.turn if request.agent and agent and agent.turn else None
     try:
         await loom.fork(
@@ -156,12 +150,25 @@ async def start_fork(loom: Loom, request: ForkRequest, agent: Agent | None) -> s
     return name
 
 
-async def refuse_ended(store: Store, job: str, what: str) -> None:
-    """Refuse to start a job that has ended.
+async def chosen_id(store: Store, job: str | None, what: str) -> str:
+    """Give the id of the job that is to start, and see to it that whoever interrupts the start is told of it.
+
+    Args:
+        store: Where jobs that have ended are looked for.
+        job: The id that the user wants; None for a fresh one.
+        what: What the job gives: an answer, or a result.
 
     Raises:
-        ConflictError: It has; says how to get its answer or result.
+        ConflictError: A job of this id has ended; says how to get what it gave.
     """
+    name = job or new_id()
+    if job is not None:
+        await _refuse_ended(store, name, what)
+    tell_on_interrupt(f"if the job has been started it goes on; see it with `loom watch {name}`")
+    return name
+
+
+async def _refuse_ended(store: Store, job: str, what: str) -> None:
     row = await store.read(lambda tx: tx.job(job))
     if row is not None and row["ended_at"]:
         raise ConflictError(

@@ -115,14 +115,10 @@ def _allowed(by: str, right: "Right") -> str:
 async def _steer(
     place: Place, name: str, act: "Callable[[Job], Awaitable[dict[str, str]]]", done: str, as_json: bool
 ) -> int:
-    from loom_client.cli.opening import existing_store, find_job, opened
-    from loom_dsl.errors import ConflictError
+    from loom_client.cli.opening import check_going, opened
 
     settings = settings_of(*place)
-    with existing_store(settings) as opened_store:
-        row = await find_job(opened_store, name)
-    if row["ended_at"]:
-        raise ConflictError(f"job {name} has already ended ({row['status']}); its answer: `loom result {name}`")
+    await check_going(settings, name, "answer")
     async with opened(settings) as loom:
         said = await act(loom.job(name))
     if as_json:

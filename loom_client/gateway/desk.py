@@ -1,7 +1,6 @@
 """What the gateway does for a person whose token it has checked: as far as that person's roles go."""
 
 import asyncio
-import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from loom_client.gateway.starts import AGENTS, Grounds
 from loom_client.job import JobHandle
 from loom_client.outcome import with_whole_answer
 from loom_client.repeated import is_repeated
+from loom_client.submission import new_id
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
 from loom_dsl.machine_arrivals import ONCE
 from loom_dsl.roles import Right, Roles, is_known, may, may_decide, may_start
@@ -93,7 +93,7 @@ class Desk:
             raise Problem(403, f"{by} has no role that starts the agent {said.agent}{where}", "not_allowed")
         if self.grounds is None:
             raise Problem(404, f"this gateway starts no jobs; its operator has not set {AGENTS}")
-        name = said.job or f"job-{secrets.token_hex(5)}"
+        name = said.job or new_id()
         agent, turn = await asyncio.to_thread(self.grounds.agent, said.agent)
         place, used = await asyncio.to_thread(self.grounds.directory, said.directory, name)
         row = await self._row(name)  # after the directory: a job that writes into it is there by now
