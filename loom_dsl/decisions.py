@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.approval import Decision
 from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived
+from loom_dsl.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived, StartTimer
 from loom_dsl.deciding import refusal, remember, rules_of, vote, votes_of
 from loom_dsl.machine_approvals import (
+    EARLY,
     approval_due,
     catch_up,
     digest_of,
@@ -38,7 +39,7 @@ from loom_dsl.machine_refusals import refuse as refuse
 from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
 from loom_dsl.machine_signed import PLACE as VERIFICATIONS
 from loom_dsl.machine_state import READY, WAITING, Token
-from loom_dsl.machine_waits import time_is_over
+from loom_dsl.machine_waits import DUE, time_is_over
 from loom_dsl.nodes_flow import Approval
 from loom_dsl.signature import TOO_LATE, VERIFIED
 
@@ -285,7 +286,10 @@ def deadline_passed(machine: "Machine", at: str) -> None:
     if token is None or token.doomed:
         return
     machine.spun = 0
+    due = token.data.get("deadline")
     if token.status == WAITING:
         approval_due(machine, token)
-    elif token.data.get("deadline") is not None:
+    elif due is not None and due - machine.state.last > EARLY and machine.patched(DUE):
+        machine.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
+    elif due is not None:
         time_is_over(machine, token)

@@ -17,6 +17,8 @@ from loom_dsl.parts import Node
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
 
+DUE = "loom.timers.1"
+"""Marks the runs in which a timer ends only what is due. A run that came to another before that goes on without it."""
 MOST_EVENTS = 100
 """Events that wait for a token."""
 

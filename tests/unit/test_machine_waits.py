@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
+from loom_dsl.commands import Proceed, SignalReceived, Started, StartTimer, TimerFired, TurnEnded
+from loom_dsl.machine import Machine
+from loom_dsl.machine_state import TIMING, MachineState
 from loom_dsl.machine_waits import MOST_EVENTS
-from tests.support.simulated import of_type
+from loom_dsl.turn import TurnState
+from tests.support.simulated import JOB, of_type, plan_of
 from tests.support.tokens import (
     DONE,
     begin,
@@ -15,6 +19,8 @@ from tests.support.tokens import (
     rest,
     work,
 )
+
+NOW = 1_000_000.0
 
 # -- events --------------------------------------------------------------------------------------------------
 
@@ -164,3 +170,34 @@ def test_a_time_that_is_none_fails_the_timer(spec: dict[str, Any], value: Any) -
     nodes = {"t": {"timer": spec, "catch": {"expression_error": "c"}, "next": "z"}, "z": DONE}
     sim = begin(plan({**nodes, "c": {"end": "caught"}}), input=value)
     assert rest(sim).result == "caught"
+
+
+def test_a_timer_of_the_turn_before_does_not_end_what_has_its_name_in_the_next_turn() -> None:
+    """It may fire in the moment in which the turn ends; the workflow then takes both, one after the other."""
+    nodes = {
+        "wait": {"race": ["pause", "news"]},
+        "pause": {"timer": {"after": "60s"}, "next": "again"},
+        "news": {"event": "go", "next": "again"},
+        "again": {"recurse": {}},
+    }
+    machine = Machine(plan_of(nodes), MachineState(turn=TurnState.initial(JOB)), JOB)
+    machine.feed(Started(now=NOW))
+    due = NOW + 60
+    news = SignalReceived(now=due, name="loom.event", payload={"name": "go"})
+    assert any(isinstance(command, TurnEnded) for command in machine.feed(news))
+    assert StartTimer(at="pause#1", when=due + 60) in machine.feed(Proceed(now=due))
+    late = machine.feed(TimerFired(now=due, at="pause#1"))
+    assert machine.state.tokens["pause#1"].status == TIMING
+    assert StartTimer(at="pause#1", when=due + 60) in late
+    machine.feed(TimerFired(now=due + 60, at="pause#1"))
+    assert list(machine.state.tokens) == ["again#1"]
+
+
+@pytest.mark.parametrize("early", [0.0, 0.04, 30.0])
+def test_a_timer_ends_what_is_due_and_is_set_anew_for_what_is_not(early: float) -> None:
+    nodes = {"e": {"event": "go", "deadline": {"after": "60s", "to": "late"}, "next": "z"}, "z": {"end": 1},
+             "late": {"end": 2}}  # fmt: skip
+    machine = Machine(plan_of(nodes), MachineState(), JOB)
+    machine.feed(Started(now=NOW))
+    machine.feed(TimerFired(now=NOW + 60 - early, at="e#1"))
+    assert ("e#1" in machine.state.tokens) is (early > 1)
