@@ -6,7 +6,6 @@ filled in the same way each time, so that an attempt that is repeated gives the 
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,7 +51,7 @@ class ModelReply:
 
     Attributes:
         text: The text, a refusal's text included; empty when there is none.
-        tool_calls: The calls, in the message's order. Ids may occur twice: see `duplicate_ids`.
+        tool_calls: The calls, in the message's order. Ids may occur twice.
         finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter`` or the provider's own word.
         usage: None when the provider told none.
         model: The model that answered, by the provider's name; empty when it was not told.
@@ -65,12 +64,6 @@ class ModelReply:
     usage: Usage | None = None
     model: str = ""
     request_id: str = ""
-
-    @property
-    def duplicate_ids(self) -> tuple[str, ...]:
-        """Ids that more than one call carries."""
-        counts = Counter(call.id for call in self.tool_calls)
-        return tuple(id for id, count in counts.items() if count > 1)
 
 
 @dataclass(slots=True)

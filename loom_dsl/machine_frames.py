@@ -8,7 +8,7 @@ from loom_dsl.commands import StartChild
 from loom_dsl.errors import ExpressionError, PlanError
 from loom_dsl.machine_ends import drop_frame, sweep
 from loom_dsl.machine_state import CHILD, OWNING, Frame, Token
-from loom_dsl.nodes_work import Loop, Map, Subgraph, Tool
+from loom_dsl.nodes_work import Loop, Subgraph, Tool
 from loom_dsl.plan import condition
 from loom_dsl.scope import input_of
 from loom_dsl.writes import fits, initial
@@ -213,8 +213,3 @@ def doomed_is_gone(machine: "Machine", token: Token) -> None:
         if owner.at in machine.state.tokens and owner.status == OWNING and "failed" in owner.data:
             owner_failed(machine, owner, *owner.data["failed"])
     machine.frames_may_go_on(token)
-
-
-def is_owner(node: Any) -> bool:
-    """Whether nodes of this kind own frames."""
-    return isinstance(node, Map | Loop | Subgraph | Tool)

@@ -133,17 +133,6 @@ def unique_calls(calls: Sequence[Mapping[str, Any]]) -> list[Head]:
     return result
 
 
-def guidance_as_user(messages: Sequence[Mapping[str, Any]]) -> list[Head]:
-    """Rewrite system messages that are not at the head as user messages, for providers that refuse them there."""
-    leading = 0
-    while leading < len(messages) and messages[leading].get("role") in ("system", "developer"):
-        leading += 1
-    return [dict(message) for message in messages[:leading]] + [
-        {**message, "role": "user"} if message.get("role") in ("system", "developer") else dict(message)
-        for message in messages[leading:]
-    ]
-
-
 def legal_groups(heads: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """Divide messages into ranges (start, end) that may be left out only as a whole.
 

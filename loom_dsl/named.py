@@ -78,10 +78,6 @@ class _Words:
         told = r"[\s_-]+".join(map(re.escape, re.split(r"[_\s-]+", field)))
         return re.search(rf"(?i)(?<!\w){told}(?!\w)", self.text) is not None
 
-    def name_host(self, host: str) -> bool:
-        """Whether they hold a host, with or without a path."""
-        return re.search(_host(host), self.text) is not None
-
     def places(self, host: str, port: int | None) -> Iterator[tuple[str, str]]:
         """Give path and query of each mention of a host; both are empty where it stands alone."""
         path, query = r"(?P<path>/[^\s\"'<>()\[\]{}|?#]*)?", r"(?:\?(?P<query>[^\s\"'<>()\[\]{}|#]*))?"

@@ -20,7 +20,6 @@ Fields with their default are not written, so changing a default needs a new ver
 """
 
 DEFAULT_MAX_ITERATIONS = 50
-SUB_AGENT_MAX_ITERATIONS = 10
 LARGEST_STATE = 16 * 1024
 """Bytes of a serialised turn state that are never exceeded: it travels through every continue-as-new."""
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from loom_dsl.messages import (
     call_ids,
     close_orphans,
-    guidance_as_user,
     legal_groups,
     legal_order,
     render,
@@ -116,14 +115,6 @@ def test_unique_ids_are_unique_stable_and_keep_the_first_of_each(ids: list[str |
     assert len(set(first)) == len(ids)
     assert [call["id"] for call in unique_calls([{"id": i} for i in first])] == first
     assert {i for i in ids if i} <= set(first)
-
-
-def test_guidance_becomes_a_user_message_except_at_the_head() -> None:
-    messages = [SYSTEM, USER, calling("a"), answer("a"), SYSTEM]
-
-    assert [m["role"] for m in guidance_as_user(messages)] == ["system", "user", "assistant", "tool", "user"]
-    assert messages[-1] is SYSTEM
-    assert SYSTEM["role"] == "system"
 
 
 @given(SESSIONS)
