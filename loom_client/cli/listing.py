@@ -15,7 +15,9 @@ STATUSES = ("running", "completed", "failed", "aborted")
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("jobs", help="List the latest jobs.")(jobs)
-    app.command("show", help="Show where a job stands: why it waits, its turns, effects, approvals and usage.")(show)
+    app.command(
+        "show", help="Show where a job stands: why it waits, its turns, entries, effects, approvals and usage."
+    )(show)
     effects.register(app)
 
 
@@ -47,6 +49,8 @@ async def jobs(
 @guarded
 async def show(
     job: JobName,
+    entries: Annotated[bool, typer.Option("--entries", help="Also every turn, and every entry.")] = False,
+    turn: Annotated[int | None, typer.Option(min=1, help="Also this turn and its entries.")] = None,
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -54,14 +58,20 @@ async def show(
     store: StorePath = None,
 ) -> int:
     """Show a job."""
+    from loom_client.cli.conversation import conversation
     from loom_client.cli.opening import existing_store, find_job
     from loom_client.cli.summary import summarise
     from loom_client.cli.tables import show_job
+    from loom_dsl.errors import UserError
 
     settings = settings_of(address, namespace, task_queue, store)
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
         summary = await summarise(opened_store, settings, row)
+        if entries or turn is not None:
+            if summary["graph"]:
+                raise UserError(f"job {job} is a graph's and has neither turns nor entries; see `loom watch {job}`")
+            summary |= await opened_store.read(lambda tx: conversation(tx, row, turn))
     if as_json:
         print(json.dumps(summary))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_client.cli.asked import outcome_of
+from loom_client.cli.conversation import ENTRY_HEADS, TURN_HEADS, entry_lines, turn_lines
 from loom_client.render.approvals import (
     rules_in_words,
 )
@@ -85,6 +86,8 @@ def show_job(summary: Mapping[str, Any]) -> None:
     _listed(paper, "child jobs", ("JOB", "STATUS", "TIME", "AGENT"), _children(summary["children"], now))
     for child in summary["children"]:
         _listed(paper, f"approvals of {child['job']}", ("NODE", "STATUS", "ID", "WHAT"), _questions(child["approvals"]))
+    _listed(paper, "turns", TURN_HEADS, turn_lines(summary.get("chain", ()), now))
+    _listed(paper, "entries", ENTRY_HEADS, entry_lines(summary.get("conversation", ())))
     paper.flush()
 
 

@@ -126,7 +126,7 @@ def _next(place: Place, job: str) -> list[str]:
     loom, store = _command(place), place.short(place.folder / "loom.db")
     server = place.short(place.folder / "temporal.db")
     return [
-        f"  {loom} show {job} --store {store}",
+        f"  {loom} show {job} --entries --store {store}",
         "    every turn, entry and effect of this job",
         f"  {loom} dev --no-worker --db {server}",
         "    the job's Temporal runs, in Temporal's own web console",
