@@ -9,9 +9,11 @@ from tree_sitter import Language, Node, Parser
 
 from activities.shell_words import known_word, shapes_of, text_of, words_of
 from loom_dsl.command_doubt import (
+    filled_in,
     hidden_in_assignment,
     is_unknown,
     may_run_its_words,
+    only_given,
     places_run,
     places_written,
     takes_code,
@@ -230,26 +232,27 @@ class _Reader:
 
     def _through(self, words: Words, depth: int) -> None:
         """Every rest of the words may be a command, and every word a line or code."""
-        for start in range(len(words)):
-            behind = words[start:]
+        whole, begins = filled_in(words), sorted(set(range(len(words))) - only_given(words))
+        for start in begins:
+            behind = whole[start:]
             self._spend(len(behind))
             if start:
                 self._found.append(behind)
             if _reads_commands(behind):
                 raise _NotKnown
-        for word in words[1:]:
-            self._inside(word or "")
-            for text in _texts(word or ""):
+        for word in (words[place] or "" for place in begins if place):
+            self._inside(word)
+            for text in _texts(word):
                 self._line(text, depth + 1)
 
     def _perhaps(self, words: Words) -> None:
         """Nobody knows what a program does with its words: each may be a command, or hold one."""
+        filled = filled_in(words)
         for start in range(1, len(words)):
             self._spend(len(words) - start)
-            if words[start] is not None:
-                self._found.append(words[start:])
-        for word in words[1:]:
-            self._inside(word or "")
+            if filled[start] is not None:
+                self._found.append(filled[start:])
+            self._inside(words[start] or "")
 
     def _inside(self, word: str) -> None:
         if not _NAME.fullmatch(word):

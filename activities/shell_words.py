@@ -31,6 +31,8 @@ _BRACES = re.compile("\ue002(.*?)\ue003", re.DOTALL)
 _CLASS = re.compile("\ue004[^/]*\ue005", re.DOTALL)
 _TOKENS = re.compile(r"\\(.)|([*?])|([{}\[\]])", re.DOTALL)
 _BARE_SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[*?\[{}]|^~")
+_WITH_MARK = re.compile(r"[\w./:=%@+,-]*\{\}[\w./:=%@+,-]*", re.ASCII)
+"""`{}` means itself to the shell."""
 _ESCAPED_IN_STRING = re.compile(r'\\([$`"\\\n])')
 _HERE = ("$PWD", "${PWD}")
 
@@ -111,14 +113,14 @@ def text_of(source: bytes, node: Node) -> str:
 def known_word(source: bytes, node: Node) -> str | None:
     """Give what a word is when the command runs; None when only running it tells."""
     text = text_of(source, node)
+    if node.type == "raw_string" or _WITH_MARK.fullmatch(text):
+        return text.strip("'")
     if node.type in ("command_name", "concatenation"):
         if "{" in re.sub(r"'[^']*'|\"[^\"]*\"", "", text):
             return None
         dollar = any(text_of(source, child).endswith("$") for child in node.children[:-1])  # of `$"m"`, left behind
         pieces = [known_word(source, child) for child in node.children]
         return None if dollar or None in pieces else "".join(piece for piece in pieces if piece is not None)
-    if node.type == "raw_string":
-        return text[1:-1]
     if node.type == "string":
         if any(child.is_named and child.type != "string_content" for child in node.children):
             return None

@@ -23,6 +23,12 @@ rpm rvim scheme vi view vim vimdiff
 """
 _CODE = frozenset(_CODE_TEXT.split())
 """They take code of their own languages, from arguments or from what they read."""
+_FILLING = frozenset({"xargs", "gxargs", "parallel", "sem", "rush", "fd", "fdfind"})
+"""They add words to the command that they run: what they read, what they find, or what stands behind `:::`."""
+_XARGS_VALUES = "adEIJLnPRsS"
+"""Options of xargs whose value may be the next word."""
+_FINDING = frozenset({"find", "gfind", "bfs"})
+_EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _COPYING = frozenset({"cp", "mv", "ln", "tee", "dd", "install", "rsync", "scp", "curl", "wget"})
 _SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
 _HIDES = re.compile(r"[\\'\"$`(){}\[\]*?\n]")
@@ -72,6 +78,96 @@ def is_unknown(words: Words) -> bool:
     return base_name(name).lower() not in _INERT | _CODE and not has_table(words)
 
 
+def filled_in(words: Words) -> Words:
+    """Write as not known what a command adds to the one that it runs, from what it reads or finds.
+
+    Where `{}` stands many programs do, also those that nobody knows.
+    """
+    if base_name(words[0] or "").lower() in _FILLING:
+        marks, said = _marks(words)
+        filled = [None if place not in said and _is_filled(word, marks) else word for place, word in enumerate(words)]
+        return (words[0], *filled[1:], None)
+    return tuple(None if word is not None and "{}" in word else word for word in words)
+
+
+def only_given(words: Words) -> set[int]:
+    """Give the places of a command's words at which no command begins.
+
+    Of find and xargs that is what they give to a program that runs no words; and what ends a command or a list.
+    """
+    name = base_name(words[0] or "").lower() if words else ""
+    ending = {place for place, word in enumerate(words) if word in (";", ":::")}
+    if name in ("xargs", "gxargs"):
+        begin = _program_of_xargs(words)
+        return set(range(begin + 1, len(words))) if _is_inert(words[begin:]) else ending
+    return ending | _given_by_find(words) if name in _FINDING else ending
+
+
+def _given_by_find(words: Words) -> set[int]:
+    begins = [place + 1 for place, word in enumerate(words) if word in _EXEC]
+    given: set[int] = set()
+    outside = set(range(len(words))) if begins else set()
+    for begin in begins:
+        ends = (place for place in range(begin, len(words)) if words[place] in (";", "+"))
+        span = range(begin, next(ends, len(words)))
+        outside -= set(span)
+        given |= set(span[1:]) if _is_inert(words[begin : span.stop]) else set()
+    is_told = all(words[place] is not None for place in outside)  # else there may be more of `-exec` than is seen
+    return given - set(begins) | (outside if is_told else set())
+
+
+def _given_commands(words: Words) -> str:
+    """Say why the commands that xargs and its like run are not told by their words; empty: they are."""
+    if base_name(words[0] or "").lower() not in _FILLING:
+        return ""
+    wrapped = next((word for word in words[1:] if word is not None and is_wrapper((word,))), None)
+    return f"{base_name(words[0] or '')} gives {wrapped} what it is to run" if wrapped else ""
+
+
+def _is_inert(words: Words) -> bool:
+    """Whether nothing of a command is run but its program, of which that is known."""
+    name = words[0] if words else None
+    if name is None or None in words:  # which may be more words than one, and end the command
+        return False
+    return base_name(name) in _INERT and ("/" not in name or _SYSTEM.fullmatch(name) is not None)
+
+
+def _program_of_xargs(words: Words) -> int:
+    """Find the word that names the program; the number of words where nobody can tell."""
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word is None or word.startswith("--"):
+            return len(words)  # some long options have a value of their own
+        if not word.startswith("-"):
+            return place
+        place += 2 if word[-1] in _XARGS_VALUES and len(word) > 1 else 1
+    return place
+
+
+def _marks(words: Words) -> tuple[list[str], set[int]]:
+    """Give what xargs and parallel replace in words (`-I%`, `-0I %`, `--replace=%`), and the places that say so."""
+    marks, said = ["{"], set()
+    for place, word in enumerate(words):
+        if word is None or not word.startswith("-"):
+            continue
+        option, _, value = word.partition("=")
+        letter = None if word.startswith("--") else re.search("[IiJ]", word)
+        said.add(place)
+        if option.startswith("--rep"):
+            marks.append(value)
+        elif letter and letter.end() < len(word):
+            marks.append(word[letter.end() :])
+        elif letter and letter[0] != "i" and place + 1 < len(words):
+            marks.append(words[place + 1] or "")
+            said.add(place + 1)
+    return [mark for mark in marks if mark], said
+
+
+def _is_filled(word: str | None, marks: list[str]) -> bool:
+    return word is not None and (word.startswith(":::") or any(mark in word for mark in marks))
+
+
 def takes_code(words: Words) -> bool:
     """Say whether a command runs code of another language than the shell's."""
     name = base_name(words[0] or "").lower() if words else ""
@@ -90,8 +186,9 @@ def what_hides(words: Words) -> str:
     if name == "git" and (command := _git_command(words)) not in _GIT:
         return f"git {command} is not known"
     if is_wrapper(words) and name not in ("[", "test", *SHELLS):
-        return next(filter(None, (hidden_in_assignment(word) for word in words[1:] if word)), "")
-    return ""
+        given = next(filter(None, (hidden_in_assignment(word) for word in words[1:] if word)), "")
+        return given or _given_commands(words)
+    return _given_commands(words)
 
 
 def places_written(words: Words) -> set[str]:

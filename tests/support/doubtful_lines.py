@@ -193,6 +193,10 @@ git p4 submit
 git svn x
 git send-pack o main
 git lfs push
+echo rm x | xargs env
+xargs -a f -n 2 nice
+xargs timeout 5 < f
+parallel -a f sudo
 """.strip().split("\n")
 """Each may run what is not in it in plain words."""
 
@@ -227,5 +231,10 @@ cp a b; cat b
 curl -o f https://example.com
 for f in src/*.py; do wc -l "$f"; done
 if [ -f x ]; then cat x; fi
+find . -name '*.py' -exec grep -l x {} +
+find . -type f -exec cat {} \;
+git diff --name-only | xargs git add
+ls | xargs -I% cp % %.bak
+parallel gzip ::: a b
 """.strip().split("\n")
 """Each shows all that it runs, or runs what a project's files say."""

@@ -213,6 +213,21 @@ def test_a_rule_that_forbids_looks_at_other_spellings(pattern: str, line: str, d
     assert (found.decision == "deny") is denied
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("echo push | xargs git", "xargs git < f", "xargs git -C x < f", "xargs nice git < f", "xargs -n1 -P4 git"),
+        *("xargs -I% git % < f", "xargs -I % git % < f", "xargs -0I % git %", "xargs --replace=% git %"),
+        *("xargs -i git {}", "xargs -I% % x", "xargs -a cat {} x", "parallel git ::: push", "parallel -a f git"),
+        *("parallel git {} ::: push", "fd -x git", "find . -exec git {} ';'", "find . -exec git '{}' +"),
+        *("find . -exec {} x ';'", "find . -exec echo {} ';' -exec git {} ';'", "find . -exec cat {} $X git push ';'"),
+    ],
+)
+def test_what_a_command_adds_to_another_one_may_be_what_a_rule_forbids(line: str) -> None:
+    policy = {"allow": ["execute_bash"], "deny": ["execute_bash(git push *)"]}
+    assert verdict(policy, line).decision == "deny"
+
+
 def test_a_shell_sees_the_words_that_were_matched() -> None:
     """What is called plain is run by a real shell, in which `echo` tells its words."""
     random = Random(7)
