@@ -94,7 +94,7 @@ def _bad_ids(index: int, ids: Sequence[str]) -> list[str]:
     return problems + [f"message {index} has the call id {call!r} more than once" for call in twice]
 
 
-def close_orphans(heads: Sequence[Mapping[str, Any]], content: str = CANCELLED) -> list[Head]:
+def close_orphans(heads: Sequence[Mapping[str, Any]]) -> list[Head]:
     """Give the tool messages that the last assistant message still lacks, in call order.
 
     Appended to the session, they make it legal again after an abort or a crash. Nothing is missing when
@@ -106,7 +106,7 @@ def close_orphans(heads: Sequence[Mapping[str, Any]], content: str = CANCELLED) 
             answered.add(str(head.get("tool_call_id")))
             continue
         return [
-            {"role": "tool", "tool_call_id": call, "content": content}
+            {"role": "tool", "tool_call_id": call, "content": CANCELLED}
             for call in dict.fromkeys(call_ids(head))
             if call not in answered
         ]

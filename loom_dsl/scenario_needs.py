@@ -50,15 +50,14 @@ def empty_results(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def starting_point(plan: Plan, name: str = "first", file: str | None = None) -> str:
+def starting_point(plan: Plan, file: str | None = None) -> str:
     """A scenario as a document, with everything that a user has to fill in.
 
     Args:
         plan: The graph.
-        name: The scenario's name.
         file: The graph's file.
     """
-    document = Rows({"loom": 1, "kind": "scenario", "name": name, "graph": file or plan.root})
+    document = Rows({"loom": 1, "kind": "scenario", "name": "first", "graph": file or plan.root})
     case = Rows({"name": "everything is well"})
     asked = {key: node.approval.choices[0] for key, node in _nodes(plan) if isinstance(node, Approval)}
     events = [{"name": node.event.name, "when": key} for key, node in _nodes(plan) if isinstance(node, Event)]

@@ -15,11 +15,8 @@ _SHOWN: Final = 20
 class Integrity(Scope):
     """The part of a transaction that checks the store."""
 
-    def check_integrity(self, contents: bool = True) -> list[str]:
+    def check_integrity(self) -> list[str]:
         """Look for damage: of the file, of the contents, gaps in entries and events, names without a row.
-
-        Args:
-            contents: Read every content and compare its digest.
 
         Returns:
             A sentence for each finding, at most 20 of a kind; empty when all is well.
@@ -29,10 +26,7 @@ class Integrity(Scope):
             for (line,) in self._connection.exec_driver_sql("PRAGMA quick_check(20)")
             if line != "ok"
         ]
-        findings += self._gaps() + self._dangling()
-        if contents:
-            findings += self._changed_contents()
-        return findings
+        return findings + self._gaps() + self._dangling() + self._changed_contents()
 
     def _gaps(self) -> list[str]:
         found: list[str] = []

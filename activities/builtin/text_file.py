@@ -52,13 +52,13 @@ class TextFile:
             raise ToolError(f"the text cannot be written as {self.encoding}: {error.reason}") from error
 
 
-def read_text(path: str, file: BinaryIO, limit: int = LARGEST_READ) -> TextFile:
-    """Read at most `limit` bytes of a file as text.
+def read_text(path: str, file: BinaryIO) -> TextFile:
+    """Read at most `LARGEST_READ` bytes of a file as text.
 
     Raises:
         ToolError: It is a binary file.
     """
-    return decode(path, file.read(limit))
+    return decode(path, file.read(LARGEST_READ))
 
 
 def decode(path: str, data: bytes) -> TextFile:
