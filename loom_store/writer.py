@@ -50,7 +50,7 @@ class Writer:
         self._transaction = transaction
         self._explain = explain
         self._synchronous = synchronous
-        self._set: str | None = None
+        self._in_force: str | None = None
         self._connection: Connection | None = None
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
@@ -146,12 +146,12 @@ class Writer:
         """
         if self._connection is None:
             self._connection = self._engine.connect()
-            self._set = None
+            self._in_force = None
         wanted = self._synchronous if durable else "normal"
-        if self._set != wanted:
+        if self._in_force != wanted:
             # Through the driver: SQLAlchemy would begin a transaction, inside which this has no effect.
             set_synchronous(self._connection, wanted)
-            self._set = wanted
+            self._in_force = wanted
         return self._connection
 
     def _run_alone(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
