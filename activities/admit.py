@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.child import write_graph_down
 from activities.observe import store_events
-from activities.runtime import Call, Heartbeats, JobFacts, Runtime
+from activities.runtime import Call, JobFacts, Runtime
 from loom_dsl.admit import admitted
 from loom_dsl.errors import GraphRefused
 from loom_dsl.plan import Plan, PlanText
@@ -35,13 +35,12 @@ class Admit:
         facts = await self._runtime.facts(call.job)
         given = call.arguments
         asked = {**given, "text": mask_known(given["text"], self._runtime.secrets)}
-        async with Heartbeats():
-            try:
-                plan = await asyncio.to_thread(admitted, facts.plan, asked, given["with"])
-            except GraphRefused as error:
-                told = {"t": "graph_refused", "n": call.turn, "node": call.at, "message": error.message}
-                await self._runtime.store.write(lambda tx: _tell(tx, call, "refused", told))
-                raise
+        try:
+            plan = await asyncio.to_thread(admitted, facts.plan, asked, given["with"])
+        except GraphRefused as error:
+            told = {"t": "graph_refused", "n": call.turn, "node": call.at, "message": error.message}
+            await self._runtime.store.write(lambda tx: _tell(tx, call, "refused", told))
+            raise
         await self._runtime.store.write(lambda tx: _write_down(tx, call, facts, plan))
         return PlanText(plan.text)
 

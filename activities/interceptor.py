@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.firing import BEGIN
-from activities.runtime import Heartbeats, Run, Runtime, remember, take_run, this_run
+from activities.heartbeats import Heartbeats
+from activities.runtime import Run, Runtime, remember, take_run, this_run
 from activities.tool_run import describe
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact

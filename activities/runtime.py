@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from activities.openai_chat import ChatEndpoint
 
 MOST_FACTS = 1_000
-_UNKNOWN = "this worker's store does not know the job {0!r}; workers and clients must share one store (LOOM_STORE)"
 Kept = TypeVar("Kept")
 Value = TypeVar("Value")
 Run = tuple[str, str]
@@ -259,42 +258,21 @@ def _is_below(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root.resolve())
 
 
-def _conversation(tx: Transaction, job: str) -> Conversation:
+def _row(tx: Transaction, job: str) -> dict[str, Any]:
     row = tx.job(job)
     if row is None:
-        raise WrongStore(_UNKNOWN.format(job))
+        raise WrongStore(
+            f"this worker's store does not know the job {job!r}; workers and clients must share one store (LOOM_STORE)"
+        )
+    return row
+
+
+def _conversation(tx: Transaction, job: str) -> Conversation:
+    row = _row(tx, job)
     # Without a session nothing is kept of it, and 0 is nobody's number.
     return Conversation(row["session"], tx.session_number(row["session"]) or 0)
 
 
 def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
-    row = tx.job(job)
-    if row is None:
-        raise WrongStore(_UNKNOWN.format(job))
+    row = _row(tx, job)
     return row, tx.get_blob(row["plan"]).decode()
-
-
-class Heartbeats:
-    """Beats while an activity works, so that the server notices a lost worker and we notice a cancel.
-
-    Only where the plan asks for heartbeats: the others end soon.
-    """
-
-    def __init__(self, every: float = 0.25) -> None:
-        self._every = every
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> "Heartbeats":
-        info = activity.info()
-        if not info.is_local and info.heartbeat_timeout is not None:
-            self._task = asyncio.create_task(self._beat())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(self._every)
-            activity.heartbeat()

@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.asked import arguments_of
-from activities.runtime import Heartbeats
+from activities.heartbeats import Heartbeats
 from activities.webhooks.sending import NotTaken, Sender, Senders
 from loom_dsl.errors import ConfigurationError, StoreError
 from loom_dsl.redaction import redact
