@@ -15,7 +15,7 @@ RULE_WITHOUT_TOOL = "L152"
 _DECISIONS: tuple[Literal["allow", "ask", "deny"], ...] = ("allow", "ask", "deny")
 
 
-def rule_findings(agent: Agent, document: Document | None = None) -> Iterator[Diagnostic]:
+def rule_findings(agent: Agent, document: Document) -> Iterator[Diagnostic]:
     """Find the rules that name neither a tool of the agent nor one of Loom's own.
 
     A rule that denies what is nearly the name of one of the agent's tools is an error: that tool is not denied.
@@ -36,7 +36,7 @@ def rule_findings(agent: Agent, document: Document | None = None) -> Iterator[Di
             found = Diagnostic(RULE_WITHOUT_TOOL, message, fix=near, severity="warning")
             if decision == "deny" and near:
                 found = replace(found, severity="error")
-            yield _placed(found, document, decision, index, text) if document else found
+            yield _placed(found, document, decision, index, text)
 
 
 def _placed(found: Diagnostic, document: Document, decision: str, index: int, text: str) -> Diagnostic:

@@ -11,7 +11,8 @@ from activities.firing import origin_of
 from loom_client.forking import Fork, check_same
 from loom_dsl.agent import Agent, call_name
 from loom_dsl.canonical import canonical_json
-from loom_dsl.errors import ConflictError, DocumentError, JobExists, NotFoundError, UserError
+from loom_dsl.document import Document
+from loom_dsl.errors import ConflictError, DocumentError, JobExists, LoomError, NotFoundError, UserError
 from loom_dsl.messages import PROJECT_CONTEXT, RUNTIME_DATA
 from loom_dsl.plan import Plan
 from loom_dsl.run import RunInput, allowed_tools, effective_limits, unknown_tools
@@ -242,21 +243,24 @@ def merge(agent: Agent, run: RunInput) -> Agent:
     return agent.model_copy(update=changes)
 
 
-def check_tools(agent: Agent, resolve: Callable[[str], object]) -> None:
+def check_tools(agent: Agent, document: Document, resolve: Callable[[str], object]) -> None:
     """Look every tool of an agent up, so that a mistake is told before anything starts.
+
+    Args:
+        agent: The agent.
+        document: Where it was read from, for the places of what is found.
+        resolve: Gives the tool of a reference, or raises a `LoomError`.
 
     Raises:
         DocumentError: A tool cannot be found or is not declared well; it carries every finding.
     """
-    from loom_dsl.diagnostic import Diagnostic
-    from loom_dsl.errors import LoomError
-
     findings = []
-    for reference in agent.tools:
+    for index, reference in enumerate(agent.tools):
         try:
             resolve(reference)
         except LoomError as error:
-            findings.append(Diagnostic("L150", f"tool `{call_name(reference)}`: {error.message}"))
+            message = f"tool `{call_name(reference)}`: {error.message}"
+            findings.append(document.diagnostic("L150", message, ("tools", index)))
     if findings:
         raise DocumentError(findings)
 

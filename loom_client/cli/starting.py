@@ -3,16 +3,17 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loom_client.cli.failures import say, tell_on_interrupt
-from loom_client.client import Loom, check_tools
+from loom_client.cli.failures import say, say_findings, tell_on_interrupt
+from loom_client.client import Loom
 from loom_client.needs import start_worker
 from loom_client.rules import rule_findings
 from loom_client.settings import worker_command
-from loom_client.submission import new_id
-from loom_dsl.agent import Agent, load_agent
+from loom_client.submission import check_tools, new_id
+from loom_dsl.agent import Agent, read_agent
+from loom_dsl.document import Document, load_document
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.permission_lists import Mode
 from loom_dsl.run import RUN_ID, LoopLimits, RunInput
@@ -72,12 +73,11 @@ def load(request: Request) -> tuple[Agent, str]:
     """
     for option, name in (("--job", request.job), ("--session", request.session)):
         check_id(option, name)
-    agent = load_definition(request.agent, request.model, request.tools)
+    agent, document = _load(request.agent, request.model, request.tools)
     if request.mode is not None:
         permissions = agent.permissions.model_copy(update={"mode": request.mode})
         agent = agent.model_copy(update={"permissions": permissions})
-    for found in rule_findings(agent):
-        say(f"warning: {found.message}{f' ({found.fix})' if found.fix else ''}")
+    say_findings(replace(found, severity="warning") for found in rule_findings(agent, document))
     return agent, read_task(request.task)
 
 
@@ -87,10 +87,14 @@ def load_definition(path: Path, model: str | None, tools: tuple[str, ...]) -> Ag
     Raises:
         UserError: Something is wrong with it; says what, and where.
     """
-    given = {"model": model} if model is not None else None
-    agent = load_agent(_read_file(path), str(path), os.environ, given)
-    check_tools(agent, _resolver(tools))
-    return agent
+    return _load(path, model, tools)[0]
+
+
+def _load(path: Path, model: str | None, tools: tuple[str, ...]) -> tuple[Agent, Document]:
+    document = load_document(_read_file(path), str(path), kinds=("agent",))
+    agent = read_agent(document, os.environ, {"model": model} if model is not None else None)
+    check_tools(agent, document, _resolver(tools))
+    return agent, document
 
 
 def read_task(task: str) -> str:

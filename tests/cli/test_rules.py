@@ -1,6 +1,7 @@
 """Rules that name no tool: `loom validate` and `loom run` say so."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,5 +45,6 @@ def test_validate_ends_with_a_mistake_for_a_prohibition_only_and_run_tells_of_bo
         assert (said.code, f"the rule `deny: {rule}` holds for nothing" in said.out) == (status, True), said
         started = house.loom("run", agent, "x", "--workdir", house.workdir(), "--detach", "--json")
         assert started.code == 0
-        assert started.err.startswith(f"warning: the rule `deny: {rule}` holds for nothing: agent scribe has no tool")
+        told = f"warning: {agent}:1:\\d+: L152 the rule `deny: {rule}` holds for nothing: agent scribe has no tool"
+        assert re.match(told, started.err)
         assert house.loom("wait", json.loads(started.out)["job"]).code == 0
