@@ -1,5 +1,6 @@
 """The last stage of a tool call: the message that the model reads, whatever happened."""
 
+import contextlib
 from typing import Any
 
 from temporalio import activity
@@ -12,10 +13,28 @@ from activities.runtime import Call, Runtime
 from activities.stages import Calls
 from activities.told import failed, message_of
 from activities.untrusted import comes_from_outside, mark_untrusted
-from loom_dsl.errors import LoomError, ToolLost, ToolTimeout
+from loom_dsl.errors import (
+    BlobMissing,
+    LoomError,
+    PermissionDenied,
+    StoreError,
+    StoreLocked,
+    StoreReadOnly,
+    ToolLost,
+    ToolTimeout,
+)
 from loom_dsl.redaction import redact
 from loom_dsl.untrusted import is_untrusted
 from loom_store.transaction import Transaction
+
+NO_END = frozenset({
+    *(error.code for error in (ToolTimeout, StoreError, StoreLocked, StoreReadOnly, BlobMissing)),
+    "worker_stopped",
+    "internal",
+    "activity_failed",
+})  # fmt: skip
+"""With which a stage ends that did not tell what became of the call; a tool's own timeout tells how long it took."""
+WITHHELD = "the tool ran, and its result is withheld: the hook that looks at results was not asked"
 
 
 class Format:
@@ -31,20 +50,22 @@ class Format:
         """Make the tool message, whatever happened, and tell watchers."""
         call = Call.of(envelope)
         item = call.arguments["call"]
-        try:
+        more, outside, looked_at = False, is_untrusted(item["name"]), True
+        with contextlib.suppress(LoomError):  # which a stage before this one has told: the tool gave nothing
             facts = await self._runtime.facts(call.job)
+            looked_at = "after_execute" in facts.agent.hooks
             more = reads_on(facts, item)
             outside = comes_from_outside(self._runtime, facts, item)
-        except LoomError:  # which a stage before this one has told: the tool gave nothing
-            more, outside = False, is_untrusted(item["name"])
-        return await self._runtime.store.write(lambda tx: self._format(tx, call, more, outside=outside))
+        told = call.arguments["outcome"]
+        return await self._runtime.store.write(
+            lambda tx: self._format(tx, call, _known(tx, call, told, looked_at=looked_at), more, outside=outside)
+        )
 
-    def _format(self, tx: Transaction, call: Call, more: bool, *, outside: bool) -> dict[str, Any]:
+    def _format(
+        self, tx: Transaction, call: Call, outcome: dict[str, Any], more: bool, *, outside: bool
+    ) -> dict[str, Any]:
         store_events(tx, call)
-        item, outcome = call.arguments["call"], call.arguments["outcome"]
-        if outcome.get("code") == ToolTimeout.code and "ms" not in outcome:
-            # The server's word, not the tool's: no attempt came to its end. What the ledger knows counts more.
-            outcome = outcome_of(tx, effect_key(call)) or failed(ToolLost())
+        item = call.arguments["call"]
         if outcome.get("choice") == "respond":
             # What a person answers stands for the tool's output, so it is redacted before it is kept, like one.
             answer = redact(outcome["message"], self._runtime.secrets).encode("utf-8", "replace")
@@ -72,3 +93,20 @@ class Format:
         if outcome.get("images") and not is_node_call(item):
             made["images"] = outcome["images"]
         return {**made, **for_graph(outcome, message, text)} if is_node_call(item) else made
+
+
+def _known(tx: Transaction, call: Call, outcome: dict[str, Any], *, looked_at: bool) -> dict[str, Any]:
+    """Give what is known of a call: where no attempt came to its end, the ledger knows more than the engine says.
+
+    Args:
+        tx: Reads the ledger.
+        call: The activity that tells it.
+        outcome: What the stages before gave, or what ended them.
+        looked_at: Whether a hook says what of the tool's result is passed on; here it has not been asked.
+    """
+    if outcome.get("code") not in NO_END or "ms" in outcome:
+        return outcome
+    known = outcome_of(tx, effect_key(call))
+    if known is None:
+        return failed(ToolLost()) if outcome["code"] == ToolTimeout.code else outcome
+    return failed(PermissionDenied(WITHHELD)) if known["ok"] and looked_at else known

@@ -49,11 +49,13 @@ class Hooks:
         hooks: Mapping[str, str] = {str(point): reference for point, reference in facts.agent.hooks.items()}
         if not hooks:
             return await work()
+        outcome: Outcome | None = None
         if f"before_{stage}" in hooks:
             refused = await self._asked(f"before_{stage}", hooks[f"before_{stage}"], call, facts, {})
-            if refused:
-                return await self._already(stage, call) or refused
-        outcome = await work()
+            if refused and (outcome := await self._already(stage, call)) is None:
+                return refused
+        if outcome is None:
+            outcome = await work()
         if f"after_{stage}" in hooks:
             return await self._asked(f"after_{stage}", hooks[f"after_{stage}"], call, facts, outcome) or outcome
         return outcome

@@ -85,10 +85,31 @@ async def test_a_call_of_which_every_attempt_was_lost_is_told_as_the_ledger_know
     given = {"call": ENVELOPE["with"]["call"], "outcome": {"ok": False, "code": "timeout", "message": "no result"}}
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
+        runtime._facts["job", "run"] = FACTS
         begin(store, status)
         told = await Format(runtime, Calls(runtime, Transcript(store))).format({"at": "format#1", "with": given})
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert re.match(words.replace("(", r"\(").replace(")", r"\)"), text, re.DOTALL), text
+
+
+@pytest.mark.parametrize("code", ["worker_stopped", "internal", "store_error", "store_read_only", "activity_failed"])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(None, "Error ({code}): as it was"), ("pending", "Error (outcome_unknown): "), ("settled", "done")],
+)
+async def test_what_ended_the_stage_and_not_the_tool_hides_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any, words: str, code: str
+) -> None:
+    info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=1)
+    monkeypatch.setattr("temporalio.activity.info", lambda: info)
+    given = {"call": ENVELOPE["with"]["call"], "outcome": {"ok": False, "code": code, "message": "as it was"}}
+    with Store.open(tmp_path / "loom.db") as store:
+        runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
+        runtime._facts["job", "run"] = FACTS
+        begin(store, status)
+        told = await Format(runtime, Calls(runtime, Transcript(store))).format({"at": "format#1", "with": given})
+        text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
+    assert text.startswith(words.format(code=code)), text
 
 
 @pytest.mark.server
@@ -104,6 +125,29 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
             assert await opened.loom.store.read(lambda tx: tx.has_blob(name))
             with sqlite3.connect(opened.settings.store_path()) as connection:  # as prune does
                 connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(name),))
+
+
+HOOKS = {"before_execute": "guard", "after_execute": "veil"}
+
+
+async def test_a_result_is_looked_at_also_where_the_second_attempt_would_have_been_refused(tmp_path: Path) -> None:
+    module = "tests.support.hook_functions"
+    hooks = {point: f"{module}:{hook}" for point, hook in HOOKS.items()}
+    agent = Agent.model_validate({"name": "tester", "model": "m", "tools": ("calculator",), "hooks": hooks})
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
+    call = {**ENVELOPE["with"]["call"], "name": "calculator"}
+    with Store.open(tmp_path / "loom.db") as store:
+        runtime = Runtime(store, ToolRegistry.load(modules=[module]), tmp_path, environment={})
+        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
+        begin(store, "pending")
+        kept = store.write_sync(lambda tx: tx.put_blob(b"99"))
+        store.write_sync(lambda tx: tx.settle_effect(KEY, "settled", kept))
+        arguments = store.write_sync(lambda tx: tx.put_blob(b'{"expression": "600 + 66 + 666"}'))
+        execute = Execute(runtime, Calls(runtime, Transcript(store)))
+        given = {"at": "execute#1", "with": {"call": call, "arguments": arguments, "remembered": []}}
+        told = await environment.run(execute.execute, given)
+    assert (told["ok"], told["message"]) == (False, "the tool ran, and its result is withheld: too large")
 
 
 async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is_not_known(tmp_path: Path) -> None:
