@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from activities.project_notes import project_context
@@ -13,14 +16,13 @@ from loom_client.graph_job import GraphJob
 from loom_client.graph_plan import plan_of
 from loom_client.graph_submission import GraphSubmission, write_graph_down
 from loom_client.job import Job, JobHandle
-from loom_client.launching import ORIGIN, WORKFLOW, check_free, launch
+from loom_client.launching import check_free, launch
 from loom_client.lost import settle_lost
 from loom_client.schedules import Schedules
 from loom_client.settings import Settings
 from loom_client.submission import (
     Submission,
     Written,
-    check_tools,
     first_turn,
     fork_of,
     merge,
@@ -41,7 +43,8 @@ from loom_dsl.turn import TurnState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-__all__ = ["ORIGIN", "WORKFLOW", "Loom", "check_tools", "merge", "project_context", "working_directory"]
+WORKER_SECONDS = 70.0
+"""Seconds after its last question for work for which a worker counts as there: one question waits for a minute."""
 
 
 class Loom:
@@ -50,6 +53,7 @@ class Loom:
     Attributes:
         client: The Temporal client; its data converter claims plans from the store.
         store: The store that workers use too.
+        settings: Where the server, its task queue and the store are, and how long answers are waited for.
         schedules: Jobs that the server starts at set times.
     """
 
@@ -232,10 +236,6 @@ class Loom:
 
     async def has_worker(self) -> bool:
         """Whether a worker has asked for work lately."""
-        from temporalio.api.enums.v1 import TaskQueueType
-        from temporalio.api.taskqueue.v1 import TaskQueue
-        from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-
         answer = await self.client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
                 namespace=self.client.namespace,
@@ -243,8 +243,8 @@ class Loom:
                 task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
             )
         )
-        limit = time.time() - 70
-        return any(poller.last_access_time.ToSeconds() > limit for poller in answer.pollers)
+        since = time.time() - WORKER_SECONDS
+        return any(poller.last_access_time.ToSeconds() > since for poller in answer.pollers)
 
     async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
         """Write an agent's job down, and start it."""

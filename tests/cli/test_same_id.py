@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from loom_client.client import ORIGIN
 from loom_client.connection import connect
+from loom_client.launching import ORIGIN
 from loom_client.settings import Settings
 from loom_dsl.agent import load_agent
 from loom_dsl.compile import compile_agent
