@@ -35,6 +35,8 @@ _WITH_MARK = re.compile(r"[\w./:=%@+,-]*\{\}[\w./:=%@+,-]*", re.ASCII)
 """`{}` means itself to the shell."""
 _ESCAPED_IN_STRING = re.compile(r'\\([$`"\\\n])')
 _HERE = ("$PWD", "${PWD}")
+_ALL_OF_IT = "./"
+"""Not `.`, which as a command's name reads a file."""
 
 
 def shapes_of(source: bytes, node: Node) -> Iterator[str]:
@@ -45,7 +47,7 @@ def shapes_of(source: bytes, node: Node) -> Iterator[str]:
     may_open = parent.type in _OPENED and node.type != "command_name" and not _only_says(source, parent)
     for choice in _choices(_shape(source, node)):
         shape = _CLASS.sub(PART, choice).translate(str.maketrans(_UNQUOTED, _BRACKETS))
-        if may_open or not is_partly_open(shape):
+        if may_open or not (is_partly_open(shape) or shape == _ALL_OF_IT):
             yield shape
 
 
@@ -68,7 +70,7 @@ def _only_says(source: bytes, command: Node) -> bool:
 def _shape(source: bytes, node: Node) -> str:
     text = text_of(source, node)
     if text in _HERE:
-        return "."
+        return _ALL_OF_IT
     if node.type in ("concatenation", "command_name"):
         return "".join(_shape(source, child) for child in node.children)
     if node.type == "raw_string":

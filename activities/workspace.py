@@ -190,6 +190,8 @@ class Workspace:
             try:
                 fd = open_beneath(self._fd, "/".join(parts[:length]) or ".", _LOOK)
             except FileNotFoundError:
+                if length and (meant := self._missing_target(parts[:length])):
+                    return self.real_path("/".join([meant, *parts[length:]]))
                 continue
             except (OSError, UnicodeEncodeError) as error:
                 tell(path, error)
@@ -201,6 +203,20 @@ class Workspace:
             found = normal_path("/".join([place, *parts[length:]]), str(self.root))
             return relative if found is None else found
         return relative
+
+    def _missing_target(self, parts: list[str]) -> str:
+        """Give what a link means that leads to something that is not there yet; empty: it is no such link."""
+        try:
+            above = open_beneath(self._fd, "/".join(parts[:-1]) or ".", _LOOK)
+        except (OSError, UnicodeEncodeError):
+            return ""
+        try:
+            target = os.readlink(parts[-1], dir_fd=above)
+            return os.path.normpath(os.path.join(os.readlink(f"/proc/self/fd/{above}"), target))
+        except OSError:
+            return ""
+        finally:
+            os.close(above)
 
     def walk(self, directory: str = ".", enter: Callable[[str], bool] = lambda _: True) -> Iterator[Entry]:
         """List what is below a directory, sorted by name within each directory. Symbolic links are not followed.

@@ -1,5 +1,6 @@
 """Paths of which a command line tells only a part: `$X/key`, `secr*/key`, and which patterns they could mean."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,6 +16,7 @@ MOST_SPELLINGS = 10_000
 _LONGEST = 400
 _ROUNDABOUT = re.compile(r"(?:\.?/+)*\.\.(?:/|$)|~|/+proc/|/+dev/fd")
 """Ways by which a path leads out and may come back in."""
+_HERE_BY_PROCESS = re.compile(r"/+proc/+[^/]+/+cwd/*")
 _WILD = re.compile(f"[{ANY}{PART}]")
 _BEHIND = re.compile(r"[=:,@<>]")
 _MOST_BEHIND = 24
@@ -31,15 +33,21 @@ def is_partly_open(shape: str) -> bool:
     return _WILD.search(shape) is not None
 
 
-def shapes_in(words: set[str], root: str | None, *, elsewhere: bool) -> Iterator[str]:
+def shapes_in(
+    words: set[str], root: str | None, *, elsewhere: bool, entered: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """Give the paths inside the working directory that words could name, also behind an option or a `:`.
 
     Args:
         words: The words, literal or as shapes.
         root: The absolute working directory.
         elsewhere: The line changes its directory, so that where a path begins is not known.
+        entered: Words that only say where it changes to.
     """
     left = MOST_SPELLINGS
+    is_out = any(_holds_root(word, root) for word in entered)
+    if any(_holds_root(text, root, is_out=is_out) for word in words - entered for text in _whole(word)):
+        yield "."
     for spelled in (_whole, _parts):  # whole words first: padding does not hide them
         for word in sorted(words):
             for text in spelled(word):
@@ -53,6 +61,28 @@ def shapes_in(words: set[str], root: str | None, *, elsewhere: bool) -> Iterator
                     yield shape
                     if elsewhere:
                         yield from _below(shape)
+
+
+def _holds_root(text: str, root: str | None, *, is_out: bool = False) -> bool:
+    """Say whether a path that leads out is the working directory, or one above it, wherever on its way it begins.
+
+    Args:
+        text: The path.
+        root: The absolute working directory.
+        is_out: It may begin outside, so that a relative path leads in.
+    """
+    if _WILD.search(text) or not text:
+        return False
+    path = posixpath.normpath(text)
+    above = [part for part in (root or "").split("/") if part]
+    if text.startswith("/"):
+        parts = [part for part in path.split("/") if part]
+        return _HERE_BY_PROCESS.fullmatch(text) is not None or (root is not None and parts == above[: len(parts)])
+    parts = path.split("/")
+    rest = [part for part in parts if part != ".."]
+    if parts[0] != ".." and not is_out:
+        return False
+    return any(above[start : start + len(rest)] == rest for start in range(len(above) - len(rest) + 1))
 
 
 @lru_cache(maxsize=4_096)

@@ -21,6 +21,10 @@ ADDRESS_ARGUMENTS = {"network_request": "url"}
 METHOD_ARGUMENTS = {"network_request": "method"}
 """The arguments of Loom's own tools that say how an address is asked; without it, GET."""
 
+_ENTERING = ("cd", "pushd")
+MOST_BASES, MOST_BELOW = 8, 200
+"""Directories that a line goes to, and paths in each, of which links are followed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolTraits:
@@ -145,12 +149,35 @@ def _mentioned(
         return ()
     named = {word for words in command.commands for word in words[words[:1] == (".",) :] if word}
     words = named | {word for word in command.touches if word != "."}
-    elsewhere = any(words and base_name(words[0] or "") in ("cd", "pushd") for words in command.commands)
-    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere or "-C" in words))
+    entered = _entered(command)
+    elsewhere = bool(entered) or any(words and base_name(words[0] or "") in _ENTERING for words in command.commands)
+    only = frozenset(word for word in entered if not _stands_elsewhere(word, command))
+    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere or "-C" in words, entered=only))
     if real_path is not None:
-        known = [path for path in inside if not is_partly_open(path)]
-        inside |= {place for place in (_followed(real_path, path) for path in known) if place is not None}
+        known = sorted(path for path in inside if not is_partly_open(path))
+        below = [normal_path(f"{place}/{path}") for place in _bases(entered) for path in known[:MOST_BELOW]]
+        inside |= {place for place in (_followed(real_path, path) for path in [*known, *below] if path) if place}
     return tuple(sorted(inside))
+
+
+def _entered(command: ShellReading) -> list[str]:
+    """List the directories that a line goes to, in their order, as far as they are told."""
+    places = [words[1:] for words in command.commands if words and base_name(words[0] or "") in _ENTERING]
+    places += [words[at + 1 :][:1] for words in command.commands for at, word in enumerate(words) if word == "-C"]
+    return list(dict.fromkeys(word for place in places for word in place if word and not word.startswith("-")))
+
+
+def _stands_elsewhere(word: str, command: ShellReading) -> bool:
+    """Whether a word is said to another command than one that goes there, or than the rest of such a one."""
+    going = [words for words in command.commands if words and base_name(words[0] or "") in _ENTERING]
+    rests = {words[start:] for words in going for start in range(len(words))}
+    return any(word in words for words in command.commands if words not in rests)
+
+
+def _bases(entered: list[str]) -> list[str]:
+    """Give the directories from which a path may begin: each that is gone to, and one after the other."""
+    after = ["/".join(entered[: number + 1]) for number in range(len(entered))]
+    return list(dict.fromkeys([*entered, *after]))[:MOST_BASES]
 
 
 def _followed(real_path: Callable[[str], str], path: str) -> str | None:

@@ -94,6 +94,18 @@ printf c2VjcmV0cy9rZXk= | base64 -d | xargs cat
 find src | sort | cpio -o
 while read f; do cat "$f"; done < list
 mapfile a < list; cat "${a[0]}"
+cp -r $PWD x
+cp -r "${PWD}" x
+cp -r .. x
+grep -rh x ..
+cp -r ../job x
+tar cf x ../../srv
+cp -r /srv x
+cp -r / x
+cp --target-directory=x -r ..
+cp -r /proc/self/cwd x
+cd sub; cp -r .. x
+cd ..; cp -r job x
 """.strip().split("\n")
 """Of each, only running it tells whether it touches `secrets/key`."""
 
@@ -108,6 +120,11 @@ echo $HOME "$X" $(date)
 for f in src/*; do echo $f; done
 cat {a,b}/key
 cat /usr/share/x/*
+cat ../other/x
+cd .. && ls
+cd sub && make
+echo $PWD
+cut -d/ -f1 a
 cat secretsfoo
 [ -n "$X" ] && make test
 X=$(date); echo "$X"

@@ -126,6 +126,19 @@ def test_a_real_path_that_leads_out_is_refused(tmp_path: Path) -> None:
         space.stat("link/anything")
 
 
+@pytest.mark.skipif(not native_support(), reason="links are not followed here")
+def test_a_link_to_what_is_not_there_yet_means_what_would_be_made(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name, target in {"new": "sub/x", "again": "new", "sub/up": "../new", "far": "../outside"}.items():
+        (tmp_path / name).symlink_to(target)
+    with Workspace(tmp_path) as space:
+        for path in ("new", "again", "sub/up"):
+            assert space.real_path(path) == "sub/x"
+        assert space.real_path("new/below") == "sub/x/below"
+        with pytest.raises(PermissionDenied):
+            space.real_path("far")
+
+
 def test_a_working_directory_above_the_system_does_not_open_it() -> None:
     with Workspace(Path("/")) as space:
         for path in ("etc/passwd", "/etc/passwd", "proc/self/status", "sys/kernel"):

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
     (work := tmp_path / "work").mkdir()
     (work / "a.txt").write_text("a")
     (work / ".env").write_text("A=b")
-    for name, target in {"out": "/usr", "inside": "a.txt", "hidden": ".env", "loop": "loop"}.items():
+    for name, target in {"out": "/usr", "inside": "a.txt", "hidden": ".env", "loop": "loop", "new": "b.txt"}.items():
         (work / name).symlink_to(target)
     return tmp_path
 
@@ -43,6 +43,7 @@ def place(tmp_path: Path) -> Path:
         ("write_file(.git/hooks/pre-commit)", "protected place"),
         ("write_file(.env.example)", "protected place"),
         ("write_file(inside)", "no symbolic links"),
+        ("write_file(new)", "no symbolic links"),
         ("delete_file(.loom/policy.yaml)", "protected place"),
     ],
 )
@@ -61,3 +62,25 @@ async def test_what_is_refused_when_it_runs_is_denied(place: Path, call: str, ru
 async def test_what_runs_is_allowed(place: Path, call: str) -> None:
     found = (await PolicyView(place / "agent.yaml", workdir=place / "work").explain(call)).verdict
     assert found.decision == "allow", found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("cat lane/key", "cat coming", "echo x > coming", "echo x > a/coming", "cat chain"),
+        *("cd a/b && cat s/key", "cd a && cat b/s/key", "cd a; cd b; cat s/key", "pushd a/b; cat s/key"),
+        *("env -C a/b cat s/key", "git -C a/b show s/key", "tar -C a -cf x b/s", "cd a; echo x > coming"),
+    ],
+)
+async def test_a_link_leads_no_command_around_a_rule_about_paths(tmp_path: Path, line: str) -> None:
+    policy = {"allow": ["execute_bash"], "deny": ["*(secrets/**)"]}
+    (tmp_path / "agent.yaml").write_text(json.dumps({**AGENT, "tools": ["execute_bash"], "permissions": policy}))
+    (work := tmp_path / "work").mkdir()
+    (work / "secrets").mkdir()
+    (work / "a" / "b").mkdir(parents=True)
+    links = {"lane": "secrets", "coming": "secrets/new", "chain": "coming", "a/coming": "../secrets/new"}
+    for name, target in {**links, "a/b/s": "../../secrets"}.items():
+        (work / name).symlink_to(target)
+    view = PolicyView(tmp_path / "agent.yaml", workdir=work)
+    assert (await view.explain(f"execute_bash({line})")).verdict.decision == "deny"
+    assert (await view.explain("execute_bash(cd a && cat b/other)")).verdict.decision == "allow"
