@@ -140,7 +140,8 @@ class PolicyLayers:
             found = _read(text)
             name = await store.write(lambda tx: _kept(tx, call.job, text))
             known = {**known, name: found}
-        remember(self._learnt, call.latest, known)
+        # Another call of the run may have learnt something else while this one waited for the store.
+        remember(self._learnt, call.latest, {**self._learnt.get(call.latest, {}), **known})
 
     def _projects(self, run: Run, workdir: Path) -> tuple[Policy, ...]:
         if run in self._learnt:

@@ -1,5 +1,7 @@
 """Policies around an agent's own: layers, modes, the agent's function, hosts and MCP tools."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from loom_dsl.policy import read_policy
 from loom_dsl.remembered import Remembered
 from loom_dsl.tools import Risk
 from loom_store.store import Store
+from loom_store.transaction import Transaction
+from tests.support.waiting import eventually
 
 
 def write(path: str = "r/a", **more: Any) -> ToolTraits:
@@ -320,6 +324,33 @@ async def test_a_project_that_changes_its_policy_only_adds_to_it(tmp_path: Path)
         file.write_text("kind: nonsense")
         with pytest.raises(PermissionDenied, match="so nothing may run"):
             await denied(one, "turn 1")
+
+
+class Together(Store):
+    """Gives what is read when two have read."""
+
+    read_by = 0
+
+    async def read(self, work: Callable[[Transaction], Any]) -> Any:
+        found = await super().read(work)
+        self.read_by += 1
+        await eventually(lambda: self.read_by >= 2)
+        return found
+
+
+async def test_a_project_that_changes_its_policy_between_two_first_calls_only_adds_to_it(tmp_path: Path) -> None:
+    file = tmp_path / ".loom" / "policy.yaml"
+    file.parent.mkdir()
+    layers, calls = PolicyLayers(ToolRegistry.load(), {}), []
+    with Together.open(tmp_path / "loom.db") as store:
+        for denied in ("delete_file", "glob"):
+            file.write_text(POLICY.replace("delete_file", denied))
+            call = Call("j", 0, "a#1", "", {}, [], latest=("j", "turn 1"))
+            calls.append(asyncio.create_task(layers.learn(store, call, tmp_path)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*calls)
+    found = [layer.permissions.deny for layer in layers.around(("j", "turn 1"), tmp_path)]
+    assert sorted(found) == [["delete_file"], ["glob"]]
 
 
 @pytest.mark.parametrize(
