@@ -1,13 +1,9 @@
 """Starting jobs and finding them again."""
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from activities.project_notes import project_context
@@ -18,6 +14,7 @@ from loom_client.graph_submission import GraphSubmission, write_graph_down
 from loom_client.job import Job, JobHandle
 from loom_client.launching import check_free, launch
 from loom_client.lost import settle_lost
+from loom_client.pollers import pollers
 from loom_client.schedules import Schedules
 from loom_client.settings import Settings
 from loom_client.submission import (
@@ -42,9 +39,6 @@ from loom_dsl.run import RunInput, check_id
 from loom_dsl.turn import TurnState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
-
-WORKER_SECONDS = 70.0
-"""Seconds after its last question for work for which a worker counts as there: one question waits for a minute."""
 
 
 class Loom:
@@ -236,15 +230,7 @@ class Loom:
 
     async def has_worker(self) -> bool:
         """Whether a worker has asked for work lately."""
-        answer = await self.client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self.client.namespace,
-                task_queue=TaskQueue(name=self.settings.task_queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-            )
-        )
-        since = time.time() - WORKER_SECONDS
-        return any(poller.last_access_time.ToSeconds() > since for poller in answer.pollers)
+        return bool(await pollers(self.client, self.settings.task_queue))
 
     async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
         """Write an agent's job down, and start it."""

@@ -64,7 +64,7 @@ async def retry(
     """Deliver dead letters after all."""
     from activities.webhooks.relay import begin
     from loom_client.cli.opening import opened
-    from loom_client.doctor.server import pollers
+    from loom_client.pollers import pollers
     from loom_client.render.text import plural
     from loom_dsl.errors import NotFoundError, UserError
     from loom_dsl.webhook_names import queue_of

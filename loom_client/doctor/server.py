@@ -2,11 +2,11 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from loom_client.doctor.check import Check, Status
+from loom_client.pollers import pollers
 from loom_client.settings import Settings, worker_command
 from loom_dsl.errors import ConfigurationError
 
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 PROBE_SECONDS = 2.0
-RECENT_SECONDS = 70.0
 SURE_SECONDS = 15.0
 """A worker that was heard longer ago may have ended since; the server lists it until it forgets it."""
-"""A worker asks for work at least once in this time."""
 
 
 def server(settings: Settings) -> Iterator[Check]:
@@ -83,26 +81,6 @@ async def _workers(client: "Client", settings: Settings) -> Check:
         fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"
         return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
     return Check(Status.OK, what, heard(seen))
-
-
-async def pollers(client: "Client", task_queue: str) -> dict[str, float]:
-    """Give the workers that asked for work on a queue lately, and how many seconds ago."""
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=task_queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    answer = await client.workflow_service.describe_task_queue(request)
-    now = time.time()
-    return {
-        poller.identity: now - poller.last_access_time.ToSeconds()
-        for poller in answer.pollers
-        if now - poller.last_access_time.ToSeconds() < RECENT_SECONDS
-    }
 
 
 def heard(seen: Mapping[str, float]) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loom_client.doctor.check import Check, Status
-from loom_client.doctor.server import PROBE_SECONDS, pollers
+from loom_client.doctor.server import PROBE_SECONDS
+from loom_client.pollers import pollers
 from loom_client.settings import Settings
 from loom_dsl.errors import DocumentError
 

@@ -1,0 +1,28 @@
+"""Which workers ask a task queue for work."""
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+RECENT_SECONDS = 70.0
+"""A worker asks for work at least once in this time: a question waits for a minute."""
+
+
+async def pollers(client: "Client", task_queue: str) -> dict[str, float]:
+    """Give the workers that asked for work on a queue lately, and how many seconds ago."""
+    # Only here: `loom doctor` also looks where there is no server, and is quick without the SDK.
+    from temporalio.api.enums.v1 import TaskQueueType
+    from temporalio.api.taskqueue.v1 import TaskQueue
+    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    answer = await client.workflow_service.describe_task_queue(request)
+    now = time.time()
+    ages = ((poller.identity, now - poller.last_access_time.ToSeconds()) for poller in answer.pollers)
+    return {identity: age for identity, age in ages if age < RECENT_SECONDS}
