@@ -115,6 +115,8 @@ def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     yield "calls", f"{plural(usage.model_calls, 'model call')}, {plural(usage.tool_calls, 'tool call')}"
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     yield "tokens", f"{usage.prompt_tokens:,} in{cached}, {usage.completion_tokens:,} out{cost}"
+    if usage.wasted.total_tokens:
+        yield "wasted", f"{usage.wasted.total_tokens:,} tokens of answers that were lost and asked for again"
     yield from _end(summary, "answer")
 
 
@@ -207,7 +209,7 @@ def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple
 
 def _table(paper: Paper, heads: Sequence[str], lines: Sequence[Sequence[str]], indent: str = "") -> None:
     """Print columns as wide as their longest value; the last one is cut at the width."""
-    shown = [[one_line(value) for value in line] for line in lines]
+    shown = [[revealed(one_line(value)) for value in line] for line in lines]
     widths = [max(cells(row[i]) for row in (heads, *shown)) for i in range(len(heads) - 1)]
     room = paper.columns() - 1 - len(indent) - sum(widths) - 2 * len(widths)
     for row, style in ((heads, "dim"), *((line, "") for line in shown)):

@@ -63,7 +63,7 @@ def request_lines(
     if request.get("risk"):
         facts.append(f"{one_line(str(request['risk']), 20)} risk")
     if request.get("reason"):
-        facts.append(one_line(str(request["reason"]), 300))
+        facts.append(revealed(one_line(str(request["reason"]), 300)))
     if expires_at is not None and not countdown:
         facts.append(f"until {clock(expires_at, now)}")
     elif expires_at is not None:

@@ -529,6 +529,14 @@ def test_nobody_is_nobody() -> None:
         ("a\u2215b", "a\\u2215b"),
         ("\u0441\u043e\u0440 and file", "\\u0441\\u043e\\u0440 and file"),
         ("\U000e0041tag", "\\U000e0041tag"),
+        ("paypa\u217c.com", "paypa\\u217c.com"),
+        ("\uff52\uff4d -rf", "\\uff52\\uff4d -rf"),
+        ("\U0001d42bm \ufb01le", "\\U0001d42bm \\ufb01le"),
+        ("p\u0251ypal and \u0261it", "p\\u0251ypal and \\u0261it"),
+        ("https://example\u3002com\uff1b", "https://example\\u3002com\\uff1b"),
+        ("a\u2217 \u2800b \u01c0 c", "a\\u2217 \\u2800b \\u01c0 c"),
+        ("中文，测试：好。ＡＢＣ", None),
+        ("1º x² ½ … ™ – “x” ①", None),
     ],
 )
 def test_what_hides_turns_or_imitates_is_shown_as_it_is(text: str, shown: str | None) -> None:

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from loom_client.cli.tables import show_table
 from loom_client.gateway.links import Link
 from loom_client.gateway.pages import question
 from loom_client.render.approvals import MOST_PREVIEW_LINES, preview_lines, request_lines
@@ -68,3 +69,8 @@ def test_the_page_of_a_link_shows_all_within_its_width() -> None:
     assert "⏎×199" in page
     assert max(map(len, page.partition("<pre>")[2].partition("</pre>")[0].splitlines())) < 200
     assert "; rm -rf y" in page
+
+
+def test_a_table_shows_what_imitates_or_hides_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(("ID", "WHAT"), [("ap_1", "write n\u043etes.md\u200b")], "none")
+    assert "ap_1  write n\\u043etes.md\\u200b" in capsys.readouterr().out
