@@ -19,6 +19,7 @@ from activities.hooks import Hooks, hooked
 from activities.masked import LARGEST_MESSAGE, OVERLAP, masked_message, masked_output
 from activities.observe import store_events
 from activities.progress import Progress
+from activities.retrying import run_again
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
 from activities.stages import Calls
@@ -187,7 +188,8 @@ class Execute:
         stop = threading.Event()
         progress = self._progress(run)
         keywords = run.tool.bind(run.arguments, run.context(self._services(run), stop, progress), run.secrets)
-        task = asyncio.create_task(run_function(run.tool.function, keywords, is_async=run.tool.is_async))
+        once = partial(run_function, run.tool.function, keywords, is_async=run.tool.is_async)
+        task = asyncio.create_task(run_again(once, run.tool.retry, progress) if run.tool.retry else once())
         loop = asyncio.get_running_loop()
         renewal = loop.create_task(renew(self._runtime.store, run.key, task)) if run.is_kept else None
         running = Running(task, stop, progress, loop.time() + run.tool.timeout, renewal)

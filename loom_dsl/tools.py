@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack, overload
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from loom_dsl.errors import ToolDeclarationError
+from loom_dsl.parts import Retry as Retry
 from loom_dsl.risk import Risk as Risk
 from loom_dsl.secret_references import no_place, with_advice
 from loom_dsl.tool_arguments import check_arguments, parse_object
@@ -42,7 +43,9 @@ class Tool:
             so do calls whose key is not told within three seconds.
         idempotent: Running it twice with the same arguments is the same as once. Default: `read_only`.
         quick: It always ends well under half a second and only reads, so it may run as a local activity.
-        timeout: Seconds that one call may take.
+        timeout: Seconds that one call may take, with all attempts of `retry`.
+        retry: How often its function is called while it raises, and how soon: a number of attempts, or a `Retry`. Only
+            for what is `idempotent`. What it raises as one of Loom's errors, such as `ToolError`, is told at once.
         risk: Default: low when it only reads, else medium.
         summarise: One line about a call, for an approver.
         preview: What a call would do, such as a diff, for an approver; as a `Preview` with the state that it is about.
@@ -73,6 +76,7 @@ class Tool:
     idempotent: bool = _DERIVED
     quick: bool = False
     timeout: float = 120.0
+    retry: Retry | None = None
     risk: Risk = _DERIVED
     summarise: Callable[[Arguments], str] | None = None
     preview: Callable[[Arguments, ToolContext], str | Preview] | None = None
@@ -99,6 +103,8 @@ class Tool:
         for name, value in derived.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        if self.retry is not None:
+            object.__setattr__(self, "retry", _retry(self.name, self.retry))
         self._check()
         self._check_secrets()
 
@@ -110,6 +116,13 @@ class Tool:
             )
         if not self.timeout > 0:
             raise ToolDeclarationError(f"tool {self.name}: timeout is {self.timeout}; give seconds greater than 0")
+        if self.retry is not None and (self.quick or not self.idempotent):
+            why = (
+                "quick, and has no time to wait" if self.quick else "not idempotent, so what it does would happen twice"
+            )
+            raise ToolDeclarationError(
+                f"tool {self.name} is declared with retry, but it is {why}; leave one of them out"
+            )
         if self.quick and not self.read_only:
             raise ToolDeclarationError(
                 f"tool {self.name} is declared quick but not read_only; only a tool that changes nothing may be quick"
@@ -163,6 +176,16 @@ class Tool:
         return keywords | dict(secrets or {}) | dict.fromkeys(self.context_parameters, context)
 
 
+def _retry(name: str, given: object) -> Retry:
+    try:
+        return Retry.model_validate({"attempts": given} if type(given) is int else given, from_attributes=True)
+    except ValidationError:
+        raise ToolDeclarationError(
+            f"tool {name}: retry is {given!r}; give a number of attempts from 1 to 1000, "
+            "or Retry(attempts=3, initial=1, backoff=2, longest=60)"
+        ) from None
+
+
 def validate_arguments(tool: Tool, raw: str | Mapping[str, Any]) -> Arguments:
     """Check what a model sent as arguments and write it in its full, canonical form.
 
@@ -196,6 +219,7 @@ class ToolOptions(TypedDict, total=False):
     idempotent: bool
     quick: bool
     timeout: float
+    retry: Retry | int
     risk: Risk
     summarise: Callable[[Arguments], str]
     preview: Callable[[Arguments, ToolContext], str | Preview]

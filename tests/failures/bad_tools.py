@@ -7,12 +7,13 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from loom_dsl.errors import ToolError
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.tools import Retry, ToolContext, tool
 
 CREDENTIAL = "sk-proj-1234567890abcdefABCDEF1234567890"
 """Looks like a key of a provider; nobody told the worker of it."""
@@ -227,6 +228,41 @@ def absent(text: str) -> str:
     return text
 
 
+_SOON = Retry(attempts=3, initial=0.01)
+called: Counter[str] = Counter()
+"""By name: how often the functions that are tried again were called, in this process."""
+
+
+@tool(idempotent=True, retry=_SOON)
+def fickle(text: str) -> str:
+    """Work at the third attempt."""
+    called["fickle"] += 1
+    if called["fickle"] % 3:
+        raise OSError(f"the line to {CREDENTIAL} is busy")
+    return f"did {text}"
+
+
+@tool(read_only=True, retry=_SOON)
+async def hopeless(text: str) -> str:
+    """Fail each time."""
+    called["hopeless"] += 1
+    raise OSError(f"no line, {called['hopeless']} times")
+
+
+@tool(idempotent=True, retry=_SOON)
+def decided(text: str) -> str:
+    """Tell the model what to do."""
+    called["decided"] += 1
+    raise ToolError(f"ask for a smaller shelf, {called['decided']} times")
+
+
+@tool(idempotent=True, timeout=0.5, retry=Retry(attempts=3, initial=LONG))
+def waiting(text: str) -> str:
+    """Have attempts that its time does not suffice for."""
+    called["waiting"] += 1
+    raise OSError("no line")
+
+
 def unannotated(text) -> str:  # type: ignore[no-untyped-def]
     """Has no annotation."""
     return str(text)
@@ -236,6 +272,7 @@ NAMES = (
     "look", "typed", "plain", "plain_async", "whisper", "slow_sync", "slow_async", "stubborn", "blocking", "keyless",
     "long_key", "unsummarised", "unseen", "uncertain", "absent", "die_reading", "die_writing",
     "chatty", "hung_key", "hung_words", "undecided",
+    "fickle", "hopeless", "decided", "waiting",
 )  # fmt: skip
 REFERENCES = tuple(f"{__name__}:{name}" for name in NAMES)
 BUILTINS = ("read_file", "write_file", "edit_file", "glob", "grep")

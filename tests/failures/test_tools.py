@@ -7,7 +7,7 @@ import pytest
 
 from loom_dsl.events import EventType
 from tests.durability.reading import of
-from tests.failures.bad_tools import LONG, NAMES
+from tests.failures.bad_tools import LONG, NAMES, called
 from tests.failures.stand import Stand
 from tests.support.waiting import eventually
 
@@ -50,6 +50,13 @@ RAISED: dict[str, tuple[str, str]] = {
 IN_A_COROUTINE = ("none", "bytes", "object", "raise", "raise stop", "raise cancelled", "raise interrupt", "exit")
 LATE = {"slow_sync": 0.5, "slow_async": 0.5, "stubborn": 0.5, "blocking": 1.0}
 CARELESS = ("keyless", "long_key", "unsummarised", "unseen", "hung_key", "hung_words")
+AGAIN = {
+    "fickle": (3, r"did x"),
+    "hopeless": (3, r"Error \(tool_error\): OSError: no line, 3 times"),
+    "decided": (1, r"Error \(tool_error\): ask for a smaller shelf, 1 times"),
+    "waiting": (1, r"Error \(timeout\): the tool waiting did not end within 0.5 s"),
+}
+"""How often a tool's function is called that is tried again, and what the model is told at last."""
 PREVIEWS = {
     "unseen": "LookupError: the author did not think of this",
     "hung_words": "it did not end within 3 s",
@@ -60,7 +67,7 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"async {what}": calling("plain_async", what=what) for what in IN_A_COROUTINE},
     **{
         name: calling(name, text="x")
-        for name in (*LATE, *CARELESS, "whisper", "uncertain", "absent", "undecided", "chatty")
+        for name in (*LATE, *CARELESS, *AGAIN, "whisper", "uncertain", "absent", "undecided", "chatty")
     },
     **{
         f"ask {name}": {**calling(name, text="x"), "agent": {"permissions": {"ask": list(NAMES)}}, "later": True}
@@ -114,6 +121,19 @@ async def test_a_tool_that_takes_too_long_is_left_behind(stand: Stand, name: str
     assert found.result.status == "completed"
     # A coroutine that blocks its event loop has one of its own, and so reports to nobody else's harm.
     assert found.results()[0]["ms"] < 1000 * LONG, "its end was waited for"
+
+
+@pytest.mark.parametrize("name", AGAIN)
+async def test_a_function_that_raises_is_called_again_as_its_tool_says(stand: Stand, name: str) -> None:
+    times, told = AGAIN[name]
+    found = await stand.outcome(name)
+    assert re.match(told, found.tool()["content"])
+    assert called[name] == times
+    said = [data["content"] for data in of(found.told, EventType.PROGRESS)]
+    assert len(said) <= times  # of two in quick succession the last is told
+    if name == "fickle":
+        busy = "OSError: the line to [redacted:api-key] is busy"
+        assert said[-1] == f"attempt 2 of 3 failed ({busy}); the next one in 0.02 s"
 
 
 @pytest.mark.parametrize("name", CARELESS)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_dsl.errors import ToolDeclarationError, ToolValidationError
-from loom_dsl.tools import Risk, Tool, ToolContext, tool, validate_arguments
+from loom_dsl.tools import Retry, Risk, Tool, ToolContext, tool, validate_arguments
 
 
 class Point(BaseModel):
@@ -215,6 +215,11 @@ def test_a_function_that_cannot_be_a_tool_is_named_with_its_place(function: Any,
     [
         ({"name": "a b"}, "not a name"),
         ({"timeout": 0}, "timeout"),
+        ({"retry": 3}, "not idempotent"),
+        ({"retry": 3, "read_only": True, "quick": True}, "quick"),
+        ({"retry": 0, "idempotent": True}, "attempts from 1 to 1000"),
+        ({"retry": True, "idempotent": True}, "attempts from 1 to 1000"),
+        ({"retry": {"tries": 3}, "idempotent": True}, "attempts from 1 to 1000"),
         ({"quick": True}, "read_only"),
         ({"path_arguments": ("file",)}, "'file'"),
     ],
@@ -222,6 +227,11 @@ def test_a_function_that_cannot_be_a_tool_is_named_with_its_place(function: Any,
 def test_a_contradiction_in_the_options_is_refused(options: dict[str, Any], word: str) -> None:
     with pytest.raises(ToolDeclarationError, match=word):
         tool(look_up, **options)
+
+
+@pytest.mark.parametrize("given", [4, Retry(attempts=4), {"attempts": 4, "initial": "1s"}])
+def test_how_often_a_function_is_called_is_a_number_or_more_exact(given: Any) -> None:
+    assert tool(look_up, idempotent=True, retry=given).retry == Retry(attempts=4, initial=1, backoff=2, longest=60)
 
 
 def test_a_lambda_needs_a_name() -> None:
