@@ -7,7 +7,7 @@ from loom_dsl.checks_catch import check_catches
 from loom_dsl.checks_data import check_data, check_use
 from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
-from loom_dsl.checks_locks import check_locks
+from loom_dsl.checks_locks import check_lock_order, check_locks
 from loom_dsl.checks_meant import check_meant
 from loom_dsl.checks_operands import check_operands
 from loom_dsl.checks_registry import check_registry
@@ -49,5 +49,6 @@ def check_graph(
         yield from check_durability(unit, checked)
         yield from check_locks(unit, checked)
         yield from check_registry(unit, checked)
+    yield from check_lock_order(checked)
     yield from check_recursion(checked)
     yield from check_use(checked)

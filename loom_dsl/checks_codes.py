@@ -45,6 +45,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "L146": (ERROR, "deadline where nothing waits"),
     "L147": (ERROR, "exhausted without a bound"),
     "L148": (ERROR, "lock that its holder waits for"),
+    "L149": (WARNING, "locks taken in two orders"),
     "L150": (ERROR, "unknown tool, agent, model or activity"),
     "L152": (ERROR, "arguments that do not fit"),
     "L153": (WARNING, "agent without a task"),
