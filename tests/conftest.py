@@ -3,6 +3,7 @@
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
@@ -10,8 +11,10 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from loom_client.dev_server import DevServer
 from tests.support.processes import children_left, exit_now
+from tests.support.ready_loom import ready_loom
 from tests.support.server import create_namespace, run_apart, small_server
 
+_ROOT = Path(__file__).resolve().parents[1]
 _session = pytest.StashKey[pytest.Session]()
 
 
@@ -21,6 +24,13 @@ def no_process_is_left() -> Iterator[None]:
     yield
     left = children_left()
     assert not left, "tests left processes behind (killed now):\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session")
+def loom_at_hand(no_process_is_left: None) -> Iterator[list[str]]:
+    """The command line of a `loom` that has its libraries already."""
+    with ready_loom(_ROOT) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")

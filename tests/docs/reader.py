@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +24,8 @@ from tests.support.waiting import PATIENCE, until
 QUESTION = b"[l]ater?"
 READY = re.compile(r"(?m)^http://|^worker ready")
 """What a command prints that goes on in the background, when it can be used."""
+FRESH = (sys.executable, "-P", "-m", "loom_client.cli")
+_STAY = "dev | worker | gateway | fake-model"
 _PROJECT = "loom init .\n"
 _MODEL = "loom fake-model --script script.yaml --port 8126\n"
 _DEV = "OPENAI_BASE_URL=http://127.0.0.1:8126/v1 loom dev --tools tools\n"
@@ -33,9 +36,10 @@ class Reader:
 
     Args:
         folder: Where everything happens.
+        loom: What `loom` runs; commands that stay, and those at a terminal, are started anew whatever it is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, loom: Sequence[str] = FRESH) -> None:
         self.home = folder / "home"
         self._state = folder / "state"
         self._bin = folder / "bin"
@@ -45,7 +49,7 @@ class Reader:
         self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._shell = self._state / "shell"
         self._shell.write_text(f"cd {self.home}\n")
-        self._make_commands()
+        self._make_commands(loom)
         self.output = ""
 
     def __enter__(self) -> Self:
@@ -189,15 +193,17 @@ class Reader:
             "no_proxy": "127.0.0.1",
         }
 
-    def _make_commands(self) -> None:
+    def _make_commands(self, loom: Sequence[str]) -> None:
         """Put `loom` and `temporal` on PATH: these sources', and the one that Loom finds."""
         port, http = (self._ports[name] for name in ("7233", "7243"))
         dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
         own = f'case "$1 $*" in *--port*) ;; dev*) set -- "$@" {dev} ;; esac'
-        loom = f'{own}\nexec {shlex.quote(sys.executable)} -P -m loom_client.cli "$@"\n'
-        for name, text in {"loom": loom, "temporal": f'exec {shlex.quote(str(find_temporal()))} "$@"\n'}.items():
+        fresh = f'exec {shlex.join(FRESH)} "$@"'
+        anew = f'[ ! -t 0 ] || {fresh}\ncase "$1" in {_STAY}) {fresh} ;; esac'
+        text = f'{own}\n{anew}\nexec {shlex.join(loom)} "$@"\n'
+        for name, script in {"loom": text, "temporal": f'exec {shlex.quote(str(find_temporal()))} "$@"\n'}.items():
             file = self._bin / name
-            file.write_text(f"#!/bin/sh\n{text}")
+            file.write_text(f"#!/bin/sh\n{script}")
             file.chmod(0o755)
 
 

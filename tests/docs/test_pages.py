@@ -14,7 +14,7 @@ from loom_dsl.approval import Control, Decision
 from loom_dsl.document import load_yaml
 from tests.docs.markdown import EXAMPLES, PAGES, ROOT, Block, anchors, blocks, links, name_of
 from tests.docs.not_run import NOT_RUN
-from tests.docs.reader import Reader, shown
+from tests.docs.reader import FRESH, Reader, shown
 
 ALL = [block for page in PAGES for block in blocks(page)]
 RUN = ("bash", "python")
@@ -32,8 +32,9 @@ def is_followed(page: Path) -> bool:
 @pytest.mark.server
 @pytest.mark.timeout(900)  # a page may have dozens of commands, each a Python of its own
 @pytest.mark.parametrize("page", [page for page in PAGES if is_followed(page)], ids=name_of)
-def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
+def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path, loom_at_hand: list[str]) -> None:
+    """Each command of the README is a fresh interpreter's; those of other pages have their libraries already."""
+    with Reader(tmp_path, FRESH if page == ROOT / "README.md" else [*loom_at_hand, "-P"]) as reader:
         if page in EXAMPLES:
             shutil.copytree(page.parent, reader.home, dirs_exist_ok=True)
         if "<!-- needs: project -->" in page.read_text(encoding="utf-8"):
