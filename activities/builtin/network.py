@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import httpcore2
 from pydantic import Field
 
-from activities.builtin.network_address import CheckedBackend
+from activities.builtin.network_address import CheckedBackend, check_literal
 from activities.builtin.network_message import (
     LARGEST_BODY,
     SAFE_METHODS,
@@ -36,6 +36,11 @@ def _reconcile(arguments: Arguments, context: ToolContext) -> Reconciliation:
     return Reconciliation(outcome="not_happened" if arguments.get("method") in SAFE_METHODS else "unknown")
 
 
+def _check(arguments: Arguments) -> None:
+    """What is refused wherever the request would come from is refused before anybody is asked about it."""
+    check_literal(parse_url(str(arguments["url"])).host)
+
+
 def _preview(arguments: Arguments, context: ToolContext) -> str:
     headers = "".join(f"{name}: {value}\n" for name, value in (arguments.get("headers") or {}).items())
     return f"{arguments['method']} {arguments['url']}\n{headers}\n{arguments.get('body') or ''}".rstrip()
@@ -47,6 +52,7 @@ def _preview(arguments: Arguments, context: ToolContext) -> str:
     timeout=SECONDS + 5,
     summarise=lambda arguments: f"{arguments.get('method', 'GET')} {arguments.get('url')}",
     preview=_preview,
+    check=_check,
     reconcile=_reconcile,
 )
 def network_request(

@@ -143,6 +143,20 @@ class _Limited(httpcore2.NetworkStream):
         return self._inner.get_extra_info(info)
 
 
+def check_literal(host: str) -> None:
+    """Refuse a host that is written as an address to which no request goes, whatever a worker allows.
+
+    Raises:
+        PermissionDenied: It is.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return  # a name
+    if _never(host):
+        raise PermissionDenied(f"{host} is not on the public internet; requests do not go there")
+
+
 def remaining(until: float, most: float | None = None) -> float:
     """Give the seconds that are left.
 

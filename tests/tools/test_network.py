@@ -121,6 +121,22 @@ def test_an_address_that_leads_elsewhere_than_it_says_is_refused(ask: Ask, url: 
         ask(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("file:///etc/passwd", "https://user:pw@example.com/", "https://example.com/?key=${secret:SHOP}"),
+        *("http://169.254.169.254/latest", "http://[fd00:ec2::254]/", "http://0x7f.1/", "no address"),
+    ],
+)
+def test_what_is_refused_wherever_it_comes_from_is_refused_before_anybody_is_asked(url: str) -> None:
+    check = ToolRegistry.load().resolve("network_request").check
+    assert check is not None
+    with pytest.raises(LoomError):
+        check({"url": url})
+    for other in ("https://example.com/a?b=c", "http://127.0.0.1:8080/", "http://10.0.0.1/"):
+        check({"url": other})  # a worker may allow such a service
+
+
 def test_every_address_of_a_name_is_checked_and_the_checked_one_is_connected_to(server: EchoServer) -> None:
     answers = iter([["93.184.216.34", "127.0.0.1"], ["127.0.0.1"]])
     backend = CheckedBackend(time.monotonic() + PATIENCE, frozenset(), lambda host, port: next(answers))
