@@ -19,7 +19,7 @@ _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 _NEW_NAMESPACES = 0x7E020000
 _SET_ID_BITS = 0o6000
-_CREATE, _ACCESS_MODE, _TRUNCATE = 0o100, 0o3, 0o1000
+_CREATE, _ACCESS_MODE, _TRUNCATE, _UNNAMED = 0o100, 0o3, 0o1000, 0o20000000
 _AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
 _STREAM, _SEQUENCED = 1, 5
 _PUSH_INPUT, _CONSOLE = 0x5412, 0x541C
@@ -114,8 +114,9 @@ def _no_set_id() -> list[Refused]:
     bits = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
     found = [Refused(name, (Where(place, bit, bit),)) for name, place in bits.items() for bit in (0o4000, 0o2000)]
     for name, flags, mode in (("open", 1, 2), ("openat", 2, 3)):
-        made = (Where(flags, _CREATE, _CREATE), Where(mode, _SET_ID_BITS, 0, negated=True))
-        found.append(Refused(name, made))
+        for making in (_CREATE, _UNNAMED):  # a file without a name can be given one later
+            made = (Where(flags, making, making), Where(mode, _SET_ID_BITS, 0, negated=True))
+            found.append(Refused(name, made))
     return found
 
 

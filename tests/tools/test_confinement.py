@@ -180,6 +180,8 @@ def test_no_privileges_are_to_be_had(place: Place) -> None:
     assert status.output == "False\n", "it has capabilities"
     place.run("cp /bin/true plain; cp /bin/true other; chmod 4755 plain; chmod g+s other")
     place.python("import os; os.close(os.open('made', os.O_CREAT | os.O_WRONLY, 0o4755))")
+    place.python("import os; file = os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o4755); "
+                 "os.link(f'/proc/self/fd/{file}', 'named', follow_symlinks=True)")  # fmt: skip
     place.run("mknod disk b 8 0; mknod zero c 1 5")
     for path in place.work.iterdir():
         mode = path.stat().st_mode
