@@ -1,6 +1,6 @@
 """The ends of a turn and of a job: tool messages into the session, and the result."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from temporalio import activity
@@ -9,11 +9,12 @@ from activities.observe import store_events
 from activities.orphans import settle_orphans
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import PRIVATE, Transcript, tool_head
+from activities.wasted import wasted_in
 from loom_dsl.canonical import digest
 from loom_dsl.errors import LoomError, StoreLocked
 from loom_dsl.run import MOST_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.turn import TurnState
-from loom_store.rows import NewEntry
+from loom_store.rows import Entry, NewEntry
 from loom_store.transaction import Transaction
 
 MOST_RECURSIONS = 200
@@ -80,7 +81,8 @@ def _conclude(tx: Transaction, call: Call, facts: JobFacts | None, secrets: Mapp
     fields = {key: value for key, value in given["turn"].items() if key in TurnState.model_fields}
     turn = TurnState.from_dict(fields)
     settle_orphans(tx, call, turn, facts, secrets)
-    answer, name, unfinished = _answer(tx, call)
+    entries = tx.read_entries(call.session, 0)
+    answer, name, unfinished = _answer(tx, call, entries)
     code = given.get("code")
     point = tx.fork_point(call.job)
     first = point.turn if point else 0
@@ -93,7 +95,7 @@ def _conclude(tx: Transaction, call: Call, facts: JobFacts | None, secrets: Mapp
         status=given["status"],
         answer=cut,
         error=ErrorInfo(code=code, message=message) if code else None,
-        usage=RunUsage.of_turn(turn),
+        usage=RunUsage.of_turn(turn, wasted_in(entries, call.job)),
         recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MOST_RECURSIONS:]}),
         partial=unfinished or given["status"] != "completed",
     )
@@ -104,12 +106,12 @@ def _conclude(tx: Transaction, call: Call, facts: JobFacts | None, secrets: Mapp
     return {"result": dumped, "content": name, "error": dumped.get("error")}
 
 
-def _answer(tx: Transaction, call: Call) -> tuple[str, str, bool]:
+def _answer(tx: Transaction, call: Call, entries: Sequence[Entry]) -> tuple[str, str, bool]:
     """The last text that the model wrote in this job, its digest, and whether the model itself cut it off.
 
     A model that has said everything beside its last calls may end with an empty message: the text is then before it.
     """
-    for entry in reversed(tx.read_entries(call.session, 0)):
+    for entry in reversed(entries):
         if (
             entry.kind == "message"
             and entry.job == call.job

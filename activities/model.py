@@ -17,6 +17,7 @@ from activities.openai_chat import chat_body
 from activities.prices import cost_microusd
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import MASKED, NOTE, PRIVATE, Transcript
+from activities.wasted import WASTED, lost_before, start_of, stream_of
 from loom_dsl.context import estimate_tokens
 from loom_dsl.errors import Aborted, ModelProtocolError, StoreLocked
 from loom_dsl.messages import render
@@ -64,7 +65,7 @@ class Deltas:
         if not text:
             return True
         self._sequence += 1
-        stream = f"{self._call.turn}/{self._call.at}"
+        stream = stream_of(self._call)
         return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, text, turn=self._call.turn)
 
 
@@ -143,7 +144,7 @@ def _begin(tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
     for entry in tx.read_entries(call.session, start, start + 1):
         if entry.key == call.key:
             return entry.seq + 1, entry.head
-    tx.append_events(call.job, f"{call.turn}/{call.at}/start", [{"t": "llm_start", "n": call.turn}])
+    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn}])
     return None
 
 
@@ -205,6 +206,8 @@ def _finish(
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
+    if lost := lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
+        head = {**head, PRIVATE: {**head[PRIVATE], WASTED: lost}}
     # Without calls, an API wants a text back, be it an empty one.
     content = text if text or "tool_calls" not in head else None
     entry = NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn)

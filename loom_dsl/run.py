@@ -127,7 +127,7 @@ class RunUsage(Usage):
     model_calls: int = Field(default=0, ge=0)
     tool_calls: int = Field(default=0, ge=0)
     wasted: Usage = Usage()
-    """Tokens of attempts that were lost and made again."""
+    """Tokens, as far as they can be estimated, of model calls that were lost in mid-answer and made again."""
     cost_usd: float = Field(default=0.0, ge=0)
 
     def __add__(self, other: Usage) -> "RunUsage":

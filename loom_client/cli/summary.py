@@ -6,6 +6,7 @@ from typing import Any
 
 from activities.services import todo_of
 from activities.transcript import PRIVATE
+from activities.wasted import wasted_in
 from loom_client.client import Loom
 from loom_client.connection import temporal
 from loom_client.effects import told_effects
@@ -14,6 +15,7 @@ from loom_client.settings import Settings
 from loom_client.why import reason
 from loom_client.why_facts import Facts, gather
 from loom_dsl.errors import ConfigurationError
+from loom_store.rows import Entry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
@@ -60,7 +62,7 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
         "turns": max(0, turns - point.turn) if point else turns,
         "entries": len(entries),
         "events": last,
-        "usage": (row["result"] or {}).get("usage") or _usage_so_far([entry.head for entry in entries]),
+        "usage": (row["result"] or {}).get("usage") or _usage_so_far(entries, job),
         "todo": [item.model_dump() for item in todo_of(tx, row["session"])],
         "effects": told_effects(tx, job),
         "approvals": tx.approvals(job=job),
@@ -75,11 +77,11 @@ def _child(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     return {**told, "error": (row["result"] or {}).get("error"), "approvals": asks}
 
 
-def _usage_so_far(heads: list[dict[str, Any]]) -> dict[str, Any]:
+def _usage_so_far(entries: list[Entry], job: str) -> dict[str, Any]:
     """Add up what the answers in the session report."""
     usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0, "model_calls": 0}
     micros = calls = 0
-    for head in heads:
+    for head in (entry.head for entry in entries):
         kept = head.get(PRIVATE) or {}
         if "usage" in kept:
             usage["model_calls"] += 1
@@ -87,4 +89,5 @@ def _usage_so_far(heads: list[dict[str, Any]]) -> dict[str, Any]:
             calls += len(head.get("tool_calls", ()))
             for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
                 usage[name] += kept["usage"].get(name, 0)
-    return {**usage, "tool_calls": calls, "cost_usd": micros / 1e6}
+    wasted = wasted_in(entries, job).model_dump()
+    return {**usage, "tool_calls": calls, "cost_usd": micros / 1e6, "wasted": wasted}

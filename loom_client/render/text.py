@@ -98,6 +98,7 @@ def usage_line(result: "RunResult", seconds: float | None = None, between: str =
         plural(usage.model_calls, "model call"),
         plural(usage.tool_calls, "tool call"),
         f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out",
+        *([f"{usage.wasted.total_tokens:,} wasted"] if usage.wasted.total_tokens else []),
         f"${usage.cost_usd:.4f}" if usage.cost_usd else "cost unknown",
     ]
     if seconds is not None:

@@ -269,6 +269,9 @@ def test_an_answer_that_starts_again_is_shown_once_at_a_terminal_and_marked_in_a
     piped = house.loom("watch", job)
     assert "│ (the answer starts again: attempt 2)" in piped.out.splitlines()
     assert piped.out.count(whole) == 1
+    (wasted,) = re.findall(r"· (\d+) wasted ·", " ".join(piped.out.split()))
+    shown = " ".join(house.loom("show", job).out.split())
+    assert f"wasted {wasted} tokens of answers that were lost and asked for again" in shown
 
 
 def test_show_says_when_the_model_is_asked_again(house: House) -> None:

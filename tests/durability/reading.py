@@ -91,7 +91,7 @@ async def account(store: Store, job: Job) -> Account:
     watched(told)
     offsets = [event.offset for event in told]
     assert offsets == list(range(1, len(offsets) + 1))
-    usage = {**result.usage.model_dump(mode="json")}
+    usage = result.usage.model_dump(mode="json", exclude={"wasted"})  # which tells of the kills
     results = Counter(str(data["tool_call_id"]) for data in of(told, EventType.TOOL_RESULT))
     assert len(of(told, EventType.AGENT_FINISH)) == (result.status == "completed"), result.error
     error = f"{result.error.code}: {result.error.message}" if result.error else ""

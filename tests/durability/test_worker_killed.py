@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
+from loom_dsl.context import estimate_tokens
 from loom_dsl.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
@@ -55,6 +56,8 @@ async def test_a_model_stream_starts_again_and_a_watcher_sees_one_text(house: Op
     assert of(told, EventType.STREAM_RESET) != []
     assert opened.model.count == 3
     assert expected.usage["prompt_tokens"] == 100
+    wasted = (await job.result()).usage.wasted
+    assert (wasted.prompt_tokens, 0 < wasted.completion_tokens <= estimate_tokens(text)) == (100, True)
 
 
 async def streaming(job: Job) -> bool:

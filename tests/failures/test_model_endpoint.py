@@ -164,6 +164,9 @@ async def test_the_job_goes_on_when_the_model_does(stand: Stand, name: str) -> N
     assert requests(stand, found.job.id) == count
     assert found.result.usage.prompt_tokens == 100
     assert found.result.usage.model_calls == 1
+    seen = name == "closes once"  # of the other attempts that were lost, nothing had been answered
+    assert found.result.usage.wasted.prompt_tokens == (100 if seen else 0)
+    assert (found.result.usage.wasted.completion_tokens > 0) is seen
 
 
 async def test_a_watcher_sees_a_reset_and_the_text_once(stand: Stand) -> None:
