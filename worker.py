@@ -203,15 +203,10 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
         if metrics is not None:
             opened.listen(metrics.heard)
         allowed = AllowedSecrets.of(secret_names, os.environ)
-        secrets = dict(allowed.values)
-        secrets |= {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
         senders = Senders.load(webhooks, os.environ)
-        secrets |= senders.secrets
+        secrets = _masked(allowed, senders)
         servers = Servers.load(mcp, allowed)
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        stop = _stop_asked()
         async with (
             Runtime(
                 opened,
@@ -233,6 +228,20 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
             telling.cancel()
+
+
+def _masked(allowed: AllowedSecrets, senders: Senders) -> dict[str, str]:
+    """Give what is masked everywhere: the secrets of tools and webhooks, and the keys of models."""
+    keys = {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
+    return {**allowed.values, **keys, **senders.secrets}
+
+
+def _stop_asked() -> asyncio.Event:
+    """Give the event of a signal to stop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from loom_client.cli.failures import guarded, guarded_plain, outcome, say
 from loom_client.cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, named_by, settings_of
 
 if TYPE_CHECKING:
+    from activities.webhooks.delivery import Links
     from loom_client.cli.development import WorkerOptions
     from loom_client.settings import Settings
 
@@ -128,38 +129,21 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
 async def _serve(settings: "Settings", options: "WorkerOptions", max_activities: int) -> None:
     import asyncio
 
-    from activities.allowed_secrets import AllowedSecrets, parse_secret
-    from activities.confine.setting import mode_of
+    from activities.allowed_secrets import AllowedSecrets
     from activities.mcp.servers import Servers
     from activities.metrics import exporting
-    from activities.notify import check_target
     from activities.signed import keys_of
-    from activities.webhooks.delivery import Links, no_links
-    from activities.webhooks.sending import Senders
     from loom_client.access import access_of
     from loom_client.cli.changes import tell_of_changes
     from loom_client.cli.opening import opened
-    from loom_client.cli.worker_log import configure_log
-    from loom_dsl.errors import ConfigurationError
-    from worker import check_packages, serve
+    from worker import serve
 
-    check_packages()
-    mode_of(os.environ)
-    configure_log()
-    secrets, tools, mcp = options.secrets, options.tools, options.mcp
-    missing = [name for name in (parse_secret(text).name for text in secrets) if not os.environ.get(name)]
-    if missing:
-        raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
-    check_target(options.on_approval)
+    _check_options(options)
+    tools, mcp = options.tools, options.mcp
     telemetry = exporting(options.metrics) if options.metrics else None
     # A wrong file is told before the server is waited for.
-    Servers.load(mcp, AllowedSecrets.of(secrets, os.environ), named_by("--mcp", mcp))
-    senders = Senders.load(options.webhooks, os.environ, named_by("--webhooks", options.webhooks))
-    links: Links = no_links
-    if any(endpoint.links for endpoint in senders.endpoints):
-        from loom_client.gateway.issue import link_maker  # only here: the gateway is no part of a worker
-
-        links = link_maker(settings, os.environ)
+    Servers.load(mcp, AllowedSecrets.of(options.secrets, os.environ), named_by("--mcp", mcp))
+    links = _links_of(settings, options)
     keys = keys_of(options.keys, os.environ, named_by("--approver-keys", options.keys))
     if os.getcwd() not in sys.path:  # after Loom's own modules are loaded, so that no file here takes their place
         sys.path.insert(0, os.getcwd())
@@ -177,7 +161,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             root=options.root,
             tools=tools,
             on_approval=options.on_approval,
-            secret_names=secrets,
+            secret_names=options.secrets,
             ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
             f"store {settings.store_path()}, root {options.root}{own}",
             tls=access.tls,
@@ -193,6 +177,38 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     finally:
         telling.cancel()
     say("worker stopped")
+
+
+def _check_options(options: "WorkerOptions") -> None:
+    """Look at what can be wrong before anything is loaded, and let the log speak as the commands do."""
+    from activities.allowed_secrets import parse_secret
+    from activities.confine.setting import mode_of
+    from activities.notify import check_target
+    from loom_client.cli.worker_log import configure_log
+    from loom_dsl.errors import ConfigurationError
+    from worker import check_packages
+
+    check_packages()
+    mode_of(os.environ)
+    configure_log()
+    secrets = options.secrets
+    missing = [name for name in (parse_secret(text).name for text in secrets) if not os.environ.get(name)]
+    if missing:
+        raise ConfigurationError(f"--secret {', '.join(missing)}: not set in the environment of this worker")
+    check_target(options.on_approval)
+
+
+def _links_of(settings: "Settings", options: "WorkerOptions") -> "Links":
+    """Give what makes the links of messages, where an endpoint of the webhooks' file wants some."""
+    from activities.webhooks.delivery import no_links
+    from activities.webhooks.sending import Senders
+
+    senders = Senders.load(options.webhooks, os.environ, named_by("--webhooks", options.webhooks))
+    if not any(endpoint.links for endpoint in senders.endpoints):
+        return no_links
+    from loom_client.gateway.issue import link_maker  # only here: the gateway is no part of a worker
+
+    return link_maker(settings, os.environ)
 
 
 @guarded_plain
