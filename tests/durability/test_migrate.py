@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from typing import Any
 
 import pytest
@@ -56,6 +57,22 @@ async def ended(house: Opener, new: Plan, names: dict[str, str]) -> Any:
 
 async def test_a_waiting_job_goes_on_under_the_changed_graph(house: Opener) -> None:
     assert await ended(house, plan(ASKS.replace("item * 2", "item * 10")), {}) == [10, 20]
+
+
+async def test_a_plan_that_was_pruned_since_a_job_ran_it_last_is_there_for_another(house: Opener) -> None:
+    """Client and worker live long, and remember of a plan that they have put it into the store."""
+    opened, new = await house(STEPS), plan(ASKS.replace("item * 2", "item * 10"))
+    async with opened.inside():
+        for _ in range(2):
+            job = await opened.loom.start_graph(plan(ASKS), workdir=opened.folder)
+            name = await opened.approval(job)
+            await job.migrate(new)
+            await job.decide(name, "approve")
+            assert (await job.result()).result == [10, 20]
+            assert await opened.loom.store.read(lambda tx: tx.has_blob(new.hash))
+            with sqlite3.connect(opened.settings.store_path()) as connection:  # as prune does
+                connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(new.hash),))
+            connection.close()
 
 
 async def test_a_node_that_was_renamed_is_named(house: Opener) -> None:
