@@ -130,7 +130,7 @@ class JobHandle(WatchedJob):
             ConflictError: A token has no home there; says which.
             NotFoundError: The server does not know the job, or no worker answers.
         """
-        # What sends it remembers plans that it has put into the store, and one of an old job may have been pruned since.
+        # What sends it remembers which plans it has put into the store; that of an old job may have been pruned since.
         await self._store.write(lambda tx: tx.put_blob(plan.text.encode()))
         try:
             async with asyncio.timeout(MOVE_SECONDS):
