@@ -1,9 +1,14 @@
-"""Many jobs wait for people under mixed policies while worker and server are killed: nothing is lost or done twice."""
+"""Many jobs wait for people under mixed policies while worker and server are killed.
+
+Nothing is lost or done twice, and what is due is done on time.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from statistics import median
 from typing import Any
 
 import pytest
@@ -12,9 +17,10 @@ from loom_client.dev_server import DevServer
 from loom_client.graph_job import GraphJob
 from loom_dsl.compile import compile_graph
 from loom_dsl.events import EventType
+from loom_dsl.plan import Plan
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, of
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
 
@@ -32,15 +38,20 @@ nodes:
     next: done
   done: {{end: "${{result}}"}}
 """
-SECONDS = 10
-"""How long a question stays open: long enough for all jobs to have begun before the first expires."""
 POLICIES = {
-    "plain": "{}",
-    "expires": f"{{expires: {SECONDS}s}}",
-    "passed-on": f"{{approvers: [ann], escalate: [{{after: {SECONDS}s, to: [lead]}}]}}",
-    "quorum": "{quorum: 2, approvers: [ann, bob]}",
-    "halted": f"{{expires: {SECONDS}s, on_expiry: halt}}",
+    "plain": "{{}}",
+    "quorum": "{{quorum: 2, approvers: [ann, bob]}}",
+    "expires": "{{expires: {seconds}s}}",
+    # Also with a time limit, which tells when it was asked.
+    "passed-on": "{{approvers: [ann], expires: 1h, escalate: [{{after: {seconds}s, to: [lead]}}]}}",
+    "halted": "{{expires: {seconds}s, on_expiry: halt}}",
 }
+TIMED = ("expires", "passed-on", "halted")
+DUE = {"expired", "escalated", "halted"}
+"""What becomes of their questions in time."""
+HOUR = 3600
+EARLY = 0.1
+"""Seconds by which a timer may seem to fire too soon, by the clocks of two processes."""
 ENDS = {
     "plain": {"choice": "approve", "by": "ann", "message": ""},
     "expires": {"ok": False, "code": "approval_expired", "message": "nobody answered `ask` in time"},
@@ -51,33 +62,74 @@ ENDS = {
 
 
 class Crowd:
-    """Jobs that wait, by the name of their policy."""
+    """Jobs that wait, by the name of their policy.
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    Args:
+        house: Where they run.
+        each: How many of each policy.
+        seconds: How long a question stays open.
+    """
+
+    def __init__(self, house: House, each: int, seconds: float) -> None:
+        self.house, self.each, self.seconds = house, each, seconds
+        self.patience = PATIENCE + 0.6 * each * len(POLICIES)
+        """Seconds in which all must have done something: a machine at load 10 starts five of them a second."""
+        self.allowance = 30 + 0.15 * each * len(POLICIES)
+        """Seconds after which what is due must be done while all is up. A worker that is killed leaves its workflow
+        tasks to their timeout of 10 s, which may hit a job twice, and much is due at once. Measured: with 100 jobs at
+        loads of 4 to 11 up to 15 s, of 45 allowed; with 400 at a load of 12 up to 39 s, of 90. A timer that is lost is
+        never made up for: who waits for it here sends nothing meanwhile that could wake the job."""
         self.jobs: dict[str, list[GraphJob]] = {}
         self.approvals: dict[str, str] = {}
+        self.outages: list[tuple[float, float]] = []
 
-    async def start(self, each: int) -> None:
-        """Start so many jobs of each policy, and wait until all have asked."""
+    async def start(self) -> None:
+        """Start the jobs of each policy, and wait until all have asked."""
         gate = asyncio.Semaphore(8)
 
-        async def one(name: str, number: int) -> GraphJob:
+        async def one(plan: Plan, name: str) -> GraphJob:
             async with gate:
-                plan = compile_graph(GRAPH.format(name=name, policy=POLICIES[name]), name)
-                return await self.house.loom.start_graph(
-                    plan, job=f"{name}-{number}-{self.house.settings.task_queue}", workdir=self.house.folder
-                )
+                job = f"{name}-{self.house.settings.task_queue}"
+                return await self.house.loom.start_graph(plan, job=job, workdir=self.house.folder)
 
-        for name in POLICIES:
-            self.jobs[name] = await asyncio.gather(*(one(name, number) for number in range(each)))
+        for name, policy in POLICIES.items():
+            plan = compile_graph(GRAPH.format(name=name, policy=policy.format(seconds=self.seconds)), name)
+            self.jobs[name] = await asyncio.gather(*(one(plan, f"{name}-{number}") for number in range(self.each)))
 
         async def all_asked() -> bool:
             rows = await self.house.loom.approvals(status=None)
             self.approvals = {row["job"]: row["id"] for row in rows}
-            return len(self.approvals) == each * len(POLICIES)
+            return len(self.approvals) == self.each * len(POLICIES)
 
-        await eventually(all_asked, every=0.2)
+        await eventually(all_asked, self.patience, every=0.2)
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """What happens inside happens while worker or server is down, or coming back."""
+        began = time.time()
+        yield
+        self.outages.append((began, time.time()))
+
+    def up(self, since: float, until: float) -> float:
+        """Seconds between two times in which nothing was down."""
+        return until - since - sum(max(0.0, min(until, end) - max(since, began)) for began, end in self.outages)
+
+    async def due(self) -> dict[str, float]:
+        """When each job's question was to expire or to be passed on."""
+        found = {}
+        for name in TIMED:
+            for job in self.jobs[name]:
+                (asked,) = of(await events(job), EventType.APPROVAL_REQUESTED)
+                found[job.id] = asked["expires_at"] - (HOUR - self.seconds if name == "passed-on" else 0)
+        return found
+
+    async def late(self) -> dict[str, list[float]]:
+        """Seconds beyond its due time, by policy, after which what was due is in the audit trail; outages left out."""
+        trail = await self.house.loom.store.read(lambda tx: tx.audit_entries())
+        done = {entry.job: entry for entry in trail if {entry.data.get("what"), entry.data.get("choice")} & DUE}
+        due = await self.due()
+        at = {job: datetime.fromisoformat(done[job].at).timestamp() for job in due}
+        return {name: [self.up(due[job.id], at[job.id]) for job in self.jobs[name]] for name in TIMED}
 
     async def say(self, jobs: Sequence[GraphJob], *choices: tuple[str, str]) -> None:
         """Signal decisions to each of the jobs: choice and name, in this order."""
@@ -96,7 +148,7 @@ class Crowd:
             async def is_told(job: GraphJob = job) -> bool:
                 return any(map(told, await events(job)))
 
-            await eventually(is_told, every=0.2)
+            await eventually(is_told, self.patience, every=0.2)
 
 
 def changed(what: str) -> Callable[[Any], bool]:
@@ -104,50 +156,63 @@ def changed(what: str) -> Callable[[Any], bool]:
     return lambda event: event.type == EventType.APPROVAL_CHANGED and event.data["what"] == what
 
 
-@pytest.mark.parametrize("each", [20, pytest.param(200, marks=pytest.mark.nightly)])
-async def test_waiting_jobs_lose_no_decision_and_count_each_once(
-    house: Opener, own_server: DevServer, each: int
+@pytest.mark.parametrize(
+    ("each", "seconds"),
+    [
+        pytest.param(12, 8, id="12"),
+        pytest.param(200, 60, id="200", marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
+    ],
+)
+async def test_waiting_jobs_lose_no_decision_count_each_once_and_do_on_time_what_is_due(
+    house: Opener, own_server: DevServer, each: int, seconds: float
 ) -> None:
     opened = await house([{"say": "nothing"}], server=own_server)
-    crowd = Crowd(opened)
+    crowd = Crowd(opened, each, seconds)
     async with opened.worker() as worker:
-        await crowd.start(each)
+        await crowd.start()
+        due = await crowd.due()
         half = each // 2
         await crowd.say(crowd.jobs["plain"][:half], ("approve", "ann"))
         await crowd.say(crowd.jobs["quorum"], ("approve", "ann"), ("approve", "ann"), ("approve", "eve"))
-        worker.kill()
-        own_server.kill()
-        await own_server.start()
-        # Nobody is up to hear this.
-        await crowd.say(crowd.jobs["plain"][half:], ("approve", "ann"), ("approve", "ann"), ("reject", "bob"))
-        await crowd.say(crowd.jobs["quorum"], ("approve", "bob"), ("reject", "ann"))
-        await crowd.say(crowd.jobs["passed-on"], ("approve", "eve"))
-        await worker.start()
+        with crowd.outage():
+            worker.kill()
+            own_server.kill()
+            await own_server.start()
+            # Nobody is up to hear this.
+            await crowd.say(crowd.jobs["plain"][half:], ("approve", "ann"), ("approve", "ann"), ("reject", "bob"))
+            await crowd.say(crowd.jobs["quorum"], ("approve", "bob"), ("reject", "ann"))
+            await crowd.say(crowd.jobs["passed-on"], ("approve", "eve"))
+            await eventually(lambda: time.time() > median(due.values()))
+            await worker.start()
         await crowd.until("plain", lambda event: event.type == EventType.APPROVAL_DECIDED)
-        worker.kill()
-        await worker.start()
+        with crowd.outage():
+            worker.kill()
+            await worker.start()
+            own_server.kill()
+            await own_server.start()
         await crowd.until("passed-on", changed("escalated"))
         await crowd.say(crowd.jobs["passed-on"], ("approve", "lead"), ("approve", "ann"))
-        own_server.kill()
-        await own_server.start()
         await crowd.until("halted", changed("halted"))
         await crowd.say(crowd.jobs["halted"], ("approve", "ops"), ("approve", "ops"))
-        back = time.time()
         for name, jobs in crowd.jobs.items():
             results = await asyncio.gather(*(job.result() for job in jobs))
             assert [result.result for result in results] == [ENDS[name]] * each, name
-        took = time.time() - back
-    print(f"measured: {took:.1f} s from the last kill to the end of {each * len(POLICIES)} jobs")
     await check(crowd)
+    late = await crowd.late()
+    told = ", ".join(f"{name} {median(times):.1f} ({max(times):.1f})" for name, times in late.items())
+    print(f"measured: {each} jobs each, seconds beyond the due time, median (most): {told}")
+    for name, times in late.items():
+        assert min(times) >= -EARLY, name
+        assert max(times) <= crowd.allowance, name
 
 
 async def check(crowd: Crowd) -> None:
-    """Each question was asked and decided once, none before its time, and what was refused was told by name."""
+    """Each question was asked and decided once, and what was refused was told by name."""
     rows = {row["job"]: row for row in await crowd.house.loom.approvals(status=None)}
     for name, jobs in crowd.jobs.items():
         for job in jobs:
             told = await events(job)
-            (asked,) = of(told, EventType.APPROVAL_REQUESTED)
+            assert len(of(told, EventType.APPROVAL_REQUESTED)) == 1
             (decided,) = of(told, EventType.APPROVAL_DECIDED)
             assert decided["choice"] == ("expired" if name == "expires" else "approve")
             assert rows[job.id]["status"] == ("expired" if name == "expires" else "approved")
@@ -158,10 +223,3 @@ async def check(crowd: Crowd) -> None:
             assert what == expected.get(name, [])
             if name in ("quorum", "passed-on"):
                 assert "not_allowed" in verdicts
-            if name == "expires":
-                assert decided_at(rows[job.id]) >= asked["expires_at"] - 0.1
-
-
-def decided_at(row: dict[str, Any]) -> float:
-    """When a list says that it was decided."""
-    return datetime.fromisoformat(row["at"]).timestamp()
