@@ -9,8 +9,8 @@ from loom_dsl.checks_slots import Slot, slots_of
 from loom_dsl.checks_structure import did_you_mean
 from loom_dsl.checks_types import EVERY, kinds_of_text, kinds_of_type, whole, words
 from loom_dsl.checks_unit import Call, Checked, Finding, Place, Unit
+from loom_dsl.checks_written import writes_of, written_outside
 from loom_dsl.graph import InputField, StateField
-from loom_dsl.nodes_flow import Set
 from loom_dsl.nodes_work import AgentNode, Llm, Subgraph
 from loom_dsl.parts import Node
 from loom_dsl.validation import shown, type_name
@@ -26,14 +26,6 @@ _REDUCES = {
     "max": ("any", "int", "float", "str"),
 }
 """The types of fields that a reducer can combine."""
-
-
-def writes_of(node: Node) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Every state field that a node writes: name, path below the node, value."""
-    for name, value in node.write.items():
-        yield name, ("write", name), value
-    for name, value in node.set.items() if isinstance(node, Set) else ():
-        yield name, ("set", name), value
 
 
 def check_data(unit: Unit, checked: Checked) -> Iterator[Finding]:
@@ -196,7 +188,7 @@ def _parallel_writers(unit: Unit, checked: Checked, variables: Mapping[str, Stat
                 yield _race_of(name, variables[name], f"{who} `{name}` in parallel branches of `{split.key}`", place)
     for call in unit.calls():
         called = checked.find(call.name)
-        for name, place in _written_outside(called, checked).items() if call.parallel and called is not None else ():
+        for name, place in written_outside(called, checked).items() if call.parallel and called is not None else ():
             if name in variables and variables[name].reduce == "replace" and name not in told:
                 told.add(name)
                 message = f"the items of `{call.key}` run at the same time, and each writes `{name}`"
@@ -220,22 +212,9 @@ def _writers(unit: Unit, checked: Checked) -> dict[str, list[tuple[str, Place]]]
     for call in unit.calls():
         called = checked.find(call.name)
         if called is not None:
-            for name in _written_outside(called, checked):
+            for name in written_outside(called, checked):
                 found.setdefault(name, []).append((call.key, unit.at(call.key)))
     return found
-
-
-def _written_outside(unit: Unit, checked: Checked, seen: frozenset[str] = frozenset()) -> dict[str, Place]:
-    """The fields of graphs around it that a graph writes, with a place where it does."""
-    found: dict[str, Place] = {}
-    for key, node in unit.body.nodes.items():
-        for name, place, _ in writes_of(node):
-            found.setdefault(name, unit.at(key, *place))
-    for call in unit.calls():
-        called = checked.find(call.name)
-        if called is not None and called.name not in seen | {unit.name}:
-            found = {**_written_outside(called, checked, seen | {unit.name}), **found}
-    return {name: place for name, place in found.items() if name not in unit.body.state}
 
 
 # -- what is never used ---------------------------------------------------------------------------------

@@ -156,22 +156,29 @@ def _names(unit: Unit, checked: Checked, root: str) -> Iterable[str] | None:
     return None
 
 
-def input_names(unit: Unit, checked: Checked, seen: frozenset[str] = frozenset()) -> frozenset[str] | None:
+def input_names(
+    unit: Unit, checked: Checked, known: dict[str, frozenset[str] | None] | None = None
+) -> frozenset[str] | None:
     """The names of a graph's `input` as far as the document tells; None when it may have any."""
     if unit.body.input:
         return frozenset(unit.body.input)
     calls = checked.callers[unit.name]
     if not unit.name and not checked.turns:
         return frozenset()
-    if not unit.name or not calls or unit.name in seen:
+    if not unit.name or not calls:
         return None
+    known = {} if known is None else known
+    if unit.name in known:
+        return known[unit.name]
+    known[unit.name] = None  # until it is known, and for graphs that hand their input on in circles
     found: frozenset[str] = frozenset()
     for call in calls:
         if isinstance(call.given, str):
             return None
-        inherited = input_names(checked.units[call.unit], checked, seen | {unit.name})
-        names = inherited if call.given is None else frozenset(call.given)
+        outer = checked.units[call.unit]
+        names = input_names(outer, checked, known) if call.given is None else frozenset(call.given)
         if names is None:
             return None
         found |= names
+    known[unit.name] = found
     return found

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from loom_dsl.canonical import Json
 from loom_dsl.checks_arguments import check_arguments_given
-from loom_dsl.checks_data import writes_of
 from loom_dsl.checks_durability import check_durability
 from loom_dsl.checks_expressions import check_expressions
 from loom_dsl.checks_meant import check_meant
@@ -19,6 +18,7 @@ from loom_dsl.checks_shapes import check_shapes
 from loom_dsl.checks_slots import texts_of
 from loom_dsl.checks_structure import check_structure, did_you_mean
 from loom_dsl.checks_unit import Checked, Contracts, Finding, Place, Resolve, Unit
+from loom_dsl.checks_written import writes_of
 from loom_dsl.graph import Body, Graph, InputField, StateField
 from loom_dsl.nodes import AnyNode
 from loom_dsl.nodes_flow import Branch

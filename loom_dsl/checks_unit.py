@@ -130,6 +130,7 @@ class Checked:
         whole: Whether all of the document could be read; else some of its nodes only stand for others.
         kinds: The types of results that were looked at, for `checks_types`.
         looking: The results whose types are being looked at, the outermost first.
+        written: What each graph writes of those around it, for `checks_data`.
     """
 
     graph: Graph
@@ -140,6 +141,7 @@ class Checked:
     units: dict[str, Unit] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     looking: list[tuple[str, ...]] = field(default_factory=list)
+    written: dict[str, dict[str, Place]] = field(default_factory=dict)
     _around: dict[str, list[Unit]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
