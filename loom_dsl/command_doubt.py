@@ -27,6 +27,8 @@ _FILLING = frozenset({"xargs", "gxargs", "parallel", "sem", "rush", "fd", "fdfin
 """They add words to the command that they run: what they read, what they find, or what stands behind `:::`."""
 _XARGS_VALUES = "adEIJLnPRsS"
 """Options of xargs whose value may be the next word."""
+_MOST_MARKS = 8
+"""Texts that stand for what is added; with more, each word may be one."""
 _FINDING = frozenset({"find", "gfind", "bfs"})
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _COPYING = frozenset({"cp", "mv", "ln", "tee", "dd", "install", "rsync", "scp", "curl", "wget"})
@@ -165,7 +167,9 @@ def _marks(words: Words) -> tuple[list[str], set[int]]:
 
 
 def _is_filled(word: str | None, marks: list[str]) -> bool:
-    return word is not None and (word.startswith(":::") or any(mark in word for mark in marks))
+    if word is None or word.startswith(":::") or len(marks) > _MOST_MARKS:
+        return word is not None
+    return any(mark in word for mark in marks)
 
 
 def takes_code(words: Words) -> bool:

@@ -11,7 +11,7 @@ from loom_dsl.errors import LoomError
 from loom_dsl.path_shapes import is_partly_open, shapes_in
 from loom_dsl.paths import normal_path
 from loom_dsl.permission_rules import Call
-from loom_dsl.shell import ShellReading
+from loom_dsl.shell import ShellReading, Words
 from loom_dsl.tools import Risk, Tool
 
 COMMAND_ARGUMENTS = {"execute_bash": "command"}
@@ -21,9 +21,8 @@ ADDRESS_ARGUMENTS = {"network_request": "url"}
 METHOD_ARGUMENTS = {"network_request": "method"}
 """The arguments of Loom's own tools that say how an address is asked; without it, GET."""
 
-_ENTERING = ("cd", "pushd")
-MOST_BASES, MOST_BELOW = 8, 200
-"""Directories that a line goes to, and paths in each, of which links are followed."""
+MOST_BASES, MOST_BELOW, LONGEST_BELOW = 6, 100, 400
+"""Directories that a line goes to, paths in each of which links are followed, and characters of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,34 +149,33 @@ def _mentioned(
     named = {word for words in command.commands for word in words[words[:1] == (".",) :] if word}
     words = named | {word for word in command.touches if word != "."}
     entered = _entered(command)
-    elsewhere = bool(entered) or any(words and base_name(words[0] or "") in _ENTERING for words in command.commands)
-    only = frozenset(word for word in entered if not _stands_elsewhere(word, command))
-    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere or "-C" in words, entered=only))
+    said = {word for words in command.commands if not _enters(words) for word in words[1:]}
+    elsewhere = any(map(_enters, command.commands)) or "-C" in words
+    only = frozenset(word for word in entered if word not in said)
+    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere, entered=only))
     if real_path is not None:
         known = sorted(path for path in inside if not is_partly_open(path))
-        below = [normal_path(f"{place}/{path}") for place in _bases(entered) for path in known[:MOST_BELOW]]
+        short = [path for path in known if len(path) < LONGEST_BELOW][:MOST_BELOW]
+        below = [normal_path(f"{place}/{path}") for place in _bases(entered[:MOST_BASES]) for path in short]
         inside |= {place for place in (_followed(real_path, path) for path in [*known, *below] if path) if place}
     return tuple(sorted(inside))
 
 
+def _enters(words: Words) -> bool:
+    return bool(words) and base_name(words[0] or "") in ("cd", "pushd")
+
+
 def _entered(command: ShellReading) -> list[str]:
     """List the directories that a line goes to, in their order, as far as they are told."""
-    places = [words[1:] for words in command.commands if words and base_name(words[0] or "") in _ENTERING]
+    places = [words[1:] for words in command.commands if _enters(words)]
     places += [words[at + 1 :][:1] for words in command.commands for at, word in enumerate(words) if word == "-C"]
     return list(dict.fromkeys(word for place in places for word in place if word and not word.startswith("-")))
-
-
-def _stands_elsewhere(word: str, command: ShellReading) -> bool:
-    """Whether a word is said to another command than one that goes there, or than the rest of such a one."""
-    going = [words for words in command.commands if words and base_name(words[0] or "") in _ENTERING]
-    rests = {words[start:] for words in going for start in range(len(words))}
-    return any(word in words for words in command.commands if words not in rests)
 
 
 def _bases(entered: list[str]) -> list[str]:
     """Give the directories from which a path may begin: each that is gone to, and one after the other."""
     after = ["/".join(entered[: number + 1]) for number in range(len(entered))]
-    return list(dict.fromkeys([*entered, *after]))[:MOST_BASES]
+    return [place for place in dict.fromkeys([*entered, *after]) if len(place) < LONGEST_BELOW]
 
 
 def _followed(real_path: Callable[[str], str], path: str) -> str | None:

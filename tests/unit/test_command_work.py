@@ -112,6 +112,14 @@ def test_a_line_of_one_piece_takes_bounded_work(piece: str) -> None:
     assert judge(filled(piece)) < MOST_STEPS
 
 
+@pytest.mark.parametrize(
+    "piece", ["cd {};", "cd {} ", "pushd ../{} ", "git -C {} x;", "xargs -I{} ", "find {} -exec cat "]
+)
+def test_a_line_of_many_places_and_marks_takes_bounded_work(piece: str) -> None:
+    assert judge(filled("".join(piece.replace("{}", f"a{number}") for number in range(2_000)))) < MOST_STEPS
+    assert judge(piece + filled("../a ")) < MOST_STEPS
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["", "env ", "bash -c '"]), st.lists(st.sampled_from(PIECES), min_size=2, max_size=6))
 def test_a_line_of_any_pieces_takes_bounded_work(before: str, pieces: list[str]) -> None:
