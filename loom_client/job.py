@@ -102,8 +102,8 @@ class JobHandle(WatchedJob):
         await self._store.write(lambda tx: tx.request_abort(self.id, reason, by))
         try:
             return await self._control("abort", by=by, reason=reason)
-        except LoomError:
-            # Nobody was told, so the mark must not refuse the job's tools while the job runs on.
+        except (LoomError, asyncio.CancelledError):
+            # Perhaps nobody was told, so the mark must not refuse the job's tools while the job runs on.
             await self._store.write(lambda tx: tx.withdraw_abort(self.id))
             raise
 

@@ -1,5 +1,6 @@
 """What the conversation has of calls whose job was aborted before it told their results: what the ledger knows."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -82,3 +83,19 @@ async def test_it_is_told_no_more_than_holds_and_may_be_known(
     async with a_worker(opened):
         job = await opened.start(agent(opened, **fields), hold=True)
         assert await told_of_calls(opened, job) == told
+
+
+async def test_who_gives_up_on_an_abort_leaves_nothing_that_refuses_the_jobs_tools(house: Opener) -> None:
+    opened = await house(STEPS)
+    job = await opened.start()  # no worker answers
+    store = opened.loom.store
+
+    async def marked() -> bool:
+        return bool(await store.read(lambda tx: tx.abort_requested(job.id)))
+
+    aborting = asyncio.create_task(job.abort("me", "enough"))
+    await eventually(marked)
+    aborting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await aborting
+    assert not await marked()
