@@ -33,6 +33,9 @@ def conversation(tx: Transaction, row: Mapping[str, Any], turn: int | None = Non
         raise NotFoundError(f"job {job} has no turn {turn}; `loom show {job} --entries` lists those that it has")
     own = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
     entries = [_entry(tx, entry) for entry in own if turn in (None, entry.turn + 1)]
+    tools = {call["id"]: call["function"]["name"] for entry in entries for call in entry["tool_calls"]}
+    for entry in entries:
+        entry["tool"] = tools.get(entry["tool_call_id"])
     for head in heads:
         said = [entry for entry in entries if entry["turn"] == head["turn"]]
         head |= {"usage": _added(entry["usage"] for entry in said if entry["usage"])}
@@ -100,8 +103,8 @@ def _added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _what(entry: Mapping[str, Any]) -> str:
-    """An entry in one line: its text, what it calls, and of a result which call it is of and what is wrong with it."""
+    """An entry in one line: its text, what it calls, and of a result which tool's it is and what is wrong with it."""
     calls = [call["function"] for call in entry["tool_calls"]]
     asked = [f"→ {call['name']} {short_arguments(call['arguments'])}".rstrip() for call in calls]
-    about = " ".join(str(entry[key]) for key in ("tool_call_id", "code") if entry[key])
+    about = " ".join(str(entry[key]) for key in ("tool", "code") if entry[key])
     return one_line(": ".join(filter(None, (about, "  ".join(filter(None, (entry["content"], *asked)))))))

@@ -46,7 +46,8 @@ def test_programs_get_the_chain_of_turns_and_the_whole_conversation(house: House
     assert entries[0]["content"] == TASK["content"]
     (call,) = entries[1]["tool_calls"]
     assert json.loads(call["function"]["arguments"])["path"] == "report.md"
-    assert (entries[2]["tool_call_id"], entries[2]["code"]) == (call["id"], "rejected")
+    assert (entries[2]["tool_call_id"], entries[2]["tool"]) == (call["id"], "write_file")
+    assert (entries[2]["status"], entries[2]["code"]) == ("error", "rejected")
     assert "not today" in entries[2]["content"]
     assert entries[3]["content"].startswith("It said: ")
 
@@ -61,7 +62,7 @@ def test_people_see_a_line_for_each_turn_and_entry(house: House, written: str) -
     at = lines.index("entries")
     assert lines[at + 2] == "0 1 user write it down"
     assert lines[at + 3] == "1 1 assistant I write. → write_file report.md content=(8)"
-    assert "rejected: The call was rejected by ann: not today" in lines[at + 4]
+    assert lines[at + 4].startswith("2 1 tool write_file rejected: The call was rejected by ann: not today")
     assert len(lines) == at + 6
 
 
