@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.firing import Order
 from loom_client.graph_plan import plan_of
+from loom_client.launching import WORKFLOW
 from loom_client.schedule_times import OVERLAPS, Overlap, Times, length
 from loom_client.settings import Settings
 from loom_client.submission import merge, working_directory
@@ -38,7 +39,7 @@ from loom_dsl.run import RunInput, check_id
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-WORKFLOW, MEMO = "loom.graph", "loom.schedule"
+MEMO = "loom.schedule"
 LONGEST_NAME = 150
 """Characters of a name: the time of the firing comes after it in a job's id."""
 CATCH_UP = "1h"
