@@ -90,21 +90,30 @@ def means() -> Iterator[Means]:
     LAUNCHER.close()
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A directory with what the lines name, a repository, and a `rm` of our own before the system's."""
-    made = tmp_path / "job" / "work"
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what the lines name, and a repository."""
+    made = tmp_path_factory.mktemp("repository") / "work"
     (made / "bin").mkdir(parents=True)
     for name in (MARK, "x", "y", "f", "b"):
         (made / name).write_text("1\n")
-    ours = made / "bin" / "rm"
-    ours.write_text(f'#!/bin/sh\n/bin/rm -f {made / MARK}\nexec /bin/rm "$@"\n')
-    ours.chmod(0o755)
-    (made / "rm").symlink_to("/bin/rm")
     set_up = "git config user.name a; git config user.email a@b; git remote add origin ssh://host.invalid/x"
     branch = "git checkout -qb work && git branch -q base && git branch -q -u base && git commit -q --allow-empty -m b"
     script = f"git init -q . && {set_up} && git add f && git commit -qm a && {branch} && tar cf a f"
     subprocess.run(script, shell=True, cwd=made, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def work(repository: Path, tmp_path: Path) -> Path:
+    """A copy of the repository for one line, with a `rm` of our own before the system's."""
+    made = tmp_path / "job" / "work"
+    shutil.copytree(repository, made)
+    subprocess.run(["git", "update-index", "-q", "--refresh"], cwd=made, check=True)  # the copies are other files
+    ours = made / "bin" / "rm"
+    ours.write_text(f'#!/bin/sh\n/bin/rm -f {made / MARK}\nexec /bin/rm "$@"\n')
+    ours.chmod(0o755)
+    (made / "rm").symlink_to("/bin/rm")
     return made
 
 

@@ -61,7 +61,8 @@ def test_without_these_fixtures_such_a_process_would_end_with_an_abort(tmp_path:
 
 @pytest.mark.parametrize("processes", ["-n0", "-n2"])
 def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, processes: str) -> None:
-    sleeper = "import subprocess\ndef test_one():\n    subprocess.Popen(['sleep', '3111'])\n"
+    at_once = "from tests.support import processes\nprocesses.MOMENT = 0.5\n"  # what sleeps for an hour stays that long
+    sleeper = f"{at_once}import subprocess\ndef test_one():\n    subprocess.Popen(['sleep', '3111'])\n"
     # The forgotten Popen object warns on its own; here it is the frame that has to notice.
     ended = run_pytest(tmp_path, sleeper, processes, "-Wignore")
     assert ended.returncode == 1, ended.stdout
