@@ -1,7 +1,7 @@
 """A house for one test: a server, a store, a task queue, a scripted model, and jobs in it."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,12 +47,16 @@ class House:
         given = {"name": "tester", "model": "scripted", "tools": REFERENCES, "permissions": {"allow": list(NAMES)}}
         return Agent(**{**given, **fields})
 
-    async def start(self, agent: Agent | None = None, *, hold: bool = False, **options: Any) -> Job:
-        """Start a job in a directory of its own, where tools wait if `hold`."""
+    async def start(
+        self, agent: Agent | None = None, *, hold: bool = False, before: Mapping[str, str] | None = None, **options: Any
+    ) -> Job:
+        """Start a job in a directory of its own, where tools wait if `hold`, with the files of `before` in it."""
         workdir = self.folder / f"work-{next(self._numbers)}"
         workdir.mkdir(exist_ok=True)  # another house of the same test may have made it
         if hold:
             (workdir / HOLD).touch()
+        for name, text in (before or {}).items():
+            (workdir / name).write_text(text)
         job = await self.loom.start(agent or self.agent(), "do it", workdir=workdir, **options)
         self.workdirs[job.id] = workdir
         return job

@@ -1,0 +1,66 @@
+"""A worker is killed at every point of the stage `execute`: no effect is there twice, and what is unknown is told."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.durability.conftest import Opener
+from tests.durability.reading import account, effects_of
+from tests.support import killing
+from tests.support.external import lines
+from tests.support.worker_process import WorkerProcess
+
+pytestmark = [pytest.mark.server, pytest.mark.crash]
+
+INTENT, BEFORE, AFTER = "before the intent", "before the effect", "after the effect"
+RETURNED, SETTLED, RECONCILED = "before it is settled", "after it is settled", "while it is reconciled"
+MODULE = killing.__name__
+TOOLS = ("send", "register", "put")
+HOOKS: Any = {"before_execute": f"{MODULE}:before", "after_execute": f"{MODULE}:after"}
+UNKNOWN = {BEFORE: 0, AFTER: 1, RETURNED: 1}
+"""Where nobody can say what became of a tool that is not idempotent; and how often its effect is there."""
+
+
+def case(tool: str, *points: str, nightly: bool = False) -> Any:
+    """A tool, and where its worker is killed, one point after the other."""
+    return pytest.param(tool, points, id=" and ".join((tool, *points)), marks=[pytest.mark.nightly] * nightly)
+
+
+CASES = [
+    *(case("send", point) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
+    *(case("register", point) for point in (BEFORE, AFTER, RETURNED)),
+    *(case("register", point, nightly=True) for point in (INTENT, SETTLED)),
+    *(case("register", point, RECONCILED, nightly=point == BEFORE) for point in (BEFORE, AFTER)),
+    *(case("put", point, nightly=point != AFTER) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
+    case("put", AFTER, RETURNED, nightly=True),
+]
+
+
+@pytest.mark.parametrize(("tool", "points"), CASES)
+async def test_an_effect_is_there_once_wherever_its_worker_is_killed(
+    house: Opener, tool: str, points: tuple[str, ...]
+) -> None:
+    calls = [{"tool": tool, "args": {"text": "one"}}]
+    opened = await house([{"say": "I call.", "calls": calls}, {"say": "It says: {last}"}])
+    references = [f"{MODULE}:{name}" for name in TOOLS]
+    agent = opened.agent(tools=references, permissions={"allow": list(TOOLS)}, hooks=HOOKS)
+    async with WorkerProcess(opened.settings, opened.url, opened.folder, tools=[MODULE]) as worker:
+        job = await opened.start(agent, before={killing.KILL: "".join(f"{point}\n" for point in points)})
+        for _ in points:
+            assert await worker.ended() == 128 + 9
+            await worker.start()
+        told = await account(opened.loom.store, job)
+    effects = await opened.loom.store.read(lambda tx: tx.effects(job.id))
+    is_unknown = tool == "send" and points[0] in UNKNOWN
+    assert lines(opened.workdir(job), killing.KILL) == [], "it was killed at each of them"
+    assert told.status == "completed"
+    assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"] * (UNKNOWN[points[0]] if is_unknown else 1)
+    message = told.messages[2]
+    assert message["tool_call_id"] == "call_1_0"
+    if is_unknown:
+        assert "outcome_unknown" in message["content"]
+    else:
+        assert json.loads(message["content"]) == {"done": "one"}
+    expected = [] if tool == "put" else ["unknown" if is_unknown else "settled"]
+    assert [effect.status for effect in effects] == expected
