@@ -19,6 +19,13 @@ HEARTBEAT = 5.0
 """Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 
 
+class WrongEngine(RuntimeError):
+    """The job is for workers of another release.
+
+    Not a LoomError: it must not end the job, only keep this worker from it.
+    """
+
+
 def failure_of(error: BaseException, command: RunActivity | None = None) -> tuple[str, str]:
     """Give code and message of what an activity or a child raised; `command` is what had been commanded."""
     cause = error.cause if isinstance(error, ActivityError) and error.cause else error

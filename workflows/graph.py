@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from workflows.arrivals import read_move, read_signal
 from workflows.carriers import Carriers, Happened, StretchOver, Told
 from workflows.children import Children, report
+from workflows.failing import WrongEngine
 from workflows.firing import begin
 from workflows.moving import PATIENCE, Asked, Moving
 
@@ -79,9 +80,7 @@ class GraphWorkflow:
     async def run(self, envelope: dict[str, Any], plan: PlanText) -> Any:
         """Drive the machine until the job ends or this run does."""
         if envelope.get("engine") != ENGINE:
-            raise ApplicationError(
-                f"the job needs engine {envelope.get('engine')}, this worker has {ENGINE}", type="plan_error"
-            )
+            raise WrongEngine(f"the job needs engine {envelope.get('engine')}, and this worker has {ENGINE}")
         if "order" in envelope:
             envelope["state"] = await begin(envelope.pop("order"), self._abort_by_temporal)
         self._machine = Machine(

@@ -1,10 +1,11 @@
-"""A worker that was started with another store does no harm to a job."""
+"""A worker that was started with another store, or is of another release, does no harm to a job."""
 
 import pytest
 
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.connection import temporal
+from loom_dsl.plan import ENGINE
 from loom_store.store import Store
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, failed_tasks, histories
@@ -33,3 +34,20 @@ async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None
             assert "does not hold the plan" in message
     async with opened.inside():
         assert (await account(opened.loom.store, job)).status == "completed"
+
+
+async def test_a_job_waits_for_a_worker_that_has_its_engine(house: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loom_client.launching.ENGINE", ENGINE + 1)
+    opened = await house([{"say": "hello"}])
+    async with opened.runtime() as runtime:
+        async with make_worker(opened.loom.client, runtime, opened.settings.task_queue):
+            job = await opened.start()
+
+            async def refused() -> list[str]:
+                return failed_tasks(await histories(opened.loom.client, job.id))
+
+            (message, *_) = await eventually(refused)
+            assert f"the job needs engine {ENGINE + 1}, and this worker has {ENGINE}" in message
+        monkeypatch.setattr("workflows.graph.ENGINE", ENGINE + 1)
+        async with make_worker(opened.loom.client, runtime, opened.settings.task_queue):
+            assert (await account(opened.loom.store, job)).status == "completed"
