@@ -141,7 +141,7 @@ class PolicyLayers:
             name = await store.write(lambda tx: _kept(tx, call.job, text))
             known = {**known, name: found}
         # Another call of the run may have learnt something else while this one waited for the store.
-        remember(self._learnt, call.latest, {**self._learnt.get(call.latest, {}), **known})
+        remember(self._learnt, call.latest, {**self._learnt.pop(call.latest, {}), **known})
 
     def _projects(self, run: Run, workdir: Path) -> tuple[Policy, ...]:
         if run in self._learnt:

@@ -372,3 +372,18 @@ def test_the_strictest_policy_says_from_which_risk_on_decisions_are_signed(
     own.write_text(f"loom: 1\nkind: policy\n{project}\n")
     layers = PolicyLayers(ToolRegistry.load(), {POLICY_VARIABLE: str(policy)})
     assert layers.signed(("job", "run"), tmp_path) == expected
+
+
+async def test_what_was_learnt_just_now_is_not_what_is_forgotten_for_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.runtime.MOST_FACTS", 2)
+    file = tmp_path / ".loom" / "policy.yaml"
+    file.parent.mkdir()
+    file.write_text(POLICY)
+    layers = PolicyLayers(ToolRegistry.load(), {})
+    with Store.open(tmp_path / "loom.db") as store:
+        for run in ("long", "other", "long", "third"):
+            await layers.learn(store, Call("j", 0, "a#1", "", {}, [], latest=("j", run)), tmp_path)
+    file.unlink()
+    assert [layer.permissions.deny for layer in layers.around(("j", "long"), tmp_path)] == [["delete_file"]]
