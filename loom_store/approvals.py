@@ -1,6 +1,7 @@
 """Approvals as lists show them. The truth is the job's own state; these rows follow it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +16,7 @@ from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
 from loom_store.scope import Scope
 from loom_store.tables import approvals, jobs
 
+_ITEM = re.compile(r"\[(\d+)\]")
 MOST_CHANGES = 50
 """So many changes of a request are kept besides votes: reminders, escalations."""
 _SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
@@ -113,6 +115,8 @@ class Approvals(Scope):
     ) -> list[dict[str, Any]]:
         """List approvals, the oldest first, with the keys of `ApprovalRow`, status, choice, by, at and message.
 
+        The calls of one turn ask side by side; their questions come in the order in which the calls run.
+
         Args:
             status: Only those.
             job: Only those of this job.
@@ -123,12 +127,24 @@ class Approvals(Scope):
             query = query.where(approvals.c.status == status)
         if job is not None:
             query = query.where(jobs_with_those_below(job) if below else jobs.c.name == job)
-        return [_shown(row) for row in self._execute(query)]
+        return _in_order([_shown(row) for row in self._execute(query)])
 
     def approval(self, id: str) -> dict[str, Any] | None:
         """Give one approval as `approvals` does, or None."""
         row = self._execute(_BY_ID, {"approval": id}).first()
         return None if row is None else _shown(row)
+
+
+def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put what the items of one node ask into the order of the items, where the first of them stands."""
+    places: dict[tuple[str, int, str], int] = {}
+    nodes = [row.get("node") or "" for row in rows]
+    keys = [(row["job"], row["turn"], node.partition("[")[0]) for row, node in zip(rows, nodes, strict=True)]
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    items = [tuple(map(int, _ITEM.findall(node))) for node in nodes]
+    order = sorted(range(len(rows)), key=lambda place: (places[keys[place]], items[place]))
+    return [rows[place] for place in order]
 
 
 def _shown(row: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Effects, approvals, jobs and abort marks."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +163,18 @@ def test_an_approval_is_listed_until_it_is_decided(store: Store) -> None:
         "ann",
         "fine",
     )
+
+
+def test_the_questions_of_one_turn_are_listed_as_its_calls_run(store: Store) -> None:
+    create_job(store, "k")
+    asked = [("early", "k", 0, "calls#1[3]/ask#1"), ("later", "j", 0, "calls#1[10]/ask#1")]
+    asked += [("other", "k", 1, "calls#1[1]/ask#1"), ("first", "j", 0, "calls#1[2]/ask#1")]
+    asked += [("next", "j", 1, "calls#1[0]/ask#1"), ("graph", "k", 0, "agree#1")]
+    for number, (id, job, turn, node) in enumerate(asked):
+        row = approval(id, job=job, turn=turn, node=node, created_at=T0 + timedelta(seconds=number))
+        store.write_sync(lambda tx, row=row: tx.upsert_approval(row))  # type: ignore[misc]
+    listed = [row["id"] for row in store.read_sync(lambda tx: tx.approvals())]
+    assert listed == ["early", "first", "later", "other", "next", "graph"]
 
 
 def test_the_first_decision_stays(store: Store) -> None:
