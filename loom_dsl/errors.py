@@ -42,6 +42,7 @@
         ├── StoreLocked
         ├── StoreReadOnly
         ├── StoreTooNew
+        ├── NotAStore
         ├── StoreMissing
         ├── BlobMissing
         └── WrongStore            the worker has another store than the job
@@ -361,6 +362,14 @@ class StoreTooNew(StoreError):
     """The store was written by a newer release of Loom. Upgrade Loom, or point LOOM_STORE at another file."""
 
     code = "store_too_new"
+    retryable = False
+    exit_code = 2
+
+
+class NotAStore(StoreError):
+    """What is at that place is no store, and cannot become one: a directory, or a file of another kind."""
+
+    code = "not_a_store"
     retryable = False
     exit_code = 2
 

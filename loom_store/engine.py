@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreReadOnly
+from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreReadOnly
 from loom_store.location import Location, Synchronous
 
 BUSY_SECONDS: Final = 5.0
@@ -122,7 +122,7 @@ def _full(location: Location) -> LoomError:
 
 
 def _not_a_store(location: Location) -> LoomError:
-    return StoreError(f"store {location.path}: this is not an SQLite database; point LOOM_STORE at another file")
+    return NotAStore(f"store {location.path}: this is not an SQLite database; point LOOM_STORE at another file")
 
 
 def _corrupt(location: Location) -> LoomError:

@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from loom_dsl.errors import LoomError, StoreError, StoreLocked, StoreMissing, StoreReadOnly
+from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
 from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
@@ -227,7 +227,7 @@ def _ensure_file(path: Path, create: bool) -> None:
         # WAL needs the directory too: SQLite makes two files beside this one, with its mode.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except IsADirectoryError as error:
-        raise StoreError(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}") from error
+        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}") from error
     except OSError as error:
         raise StoreReadOnly(f"{read_only} ({error.strerror})") from error
     if not os.access(path.parent, os.W_OK):
