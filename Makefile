@@ -11,7 +11,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 SHOW := loom_client/progress.py
 TESTS ?= tests
-WORKERS ?= 2
+# More than cores: tests with real processes wait for most of their time.
+WORKERS ?= 3
 # A test that meets a busy machine gets a second try, told with its first failure at the end (docs/adr/0022).
 SECOND_TRY := --reruns 1 --max-suite-reruns 5 --rerun-exclude-path tests/unit --rerun-show-tracebacks
 # Hundreds of processes are started by the tests: none need compile Loom again.
