@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
-from loom_dsl.errors import StoreError, StoreTooNew
+from loom_dsl.errors import NotAStore, StoreTooNew
 from loom_store.location import Location
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def current_revision(connection: Connection, location: Location) -> str | None:
         revision = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
         return None if revision is None else str(revision)
     if tables:
-        raise StoreError(
+        raise NotAStore(
             f"store {location.path}: this SQLite file belongs to another program; point LOOM_STORE at another file"
         )
     return None
