@@ -25,7 +25,7 @@ def current_revision(connection: Connection, location: Location) -> str | None:
     """Read which migration the file is at; None for an empty file.
 
     Raises:
-        StoreError: It is an SQLite file of another program.
+        NotAStore: It is an SQLite file of another program.
     """
     tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if VERSION_TABLE in tables:
