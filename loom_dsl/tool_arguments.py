@@ -62,7 +62,7 @@ def _read(tool: str, raw: str) -> Any:
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}, near {text[max(0, error.pos - 30) : error.pos + 30]!r}"
-        _refuse(tool, f"the arguments are not valid JSON: {error.msg} at {where}")
+        _refuse(tool, f"the arguments are not valid JSON: {error.msg.removesuffix(' at')} at {where}")
     except ValueError as error:
         _refuse(tool, f"the arguments are not valid JSON: {error}")
 

@@ -269,6 +269,7 @@ def test_nothing_means_no_arguments(raw: str) -> None:
     ("raw", "words"),
     [
         ('{"path": "a"', ["not valid JSON", "line 1, column 13"]),
+        ('{"path": "a', ["Unterminated string starting at line 1, column 10"]),
         ('{"path": "a"}{"path": "b"}', ["not valid JSON", "column 14"]),
         ("{'path': 'a'}", ["not valid JSON", "column 2"]),
         ('{"path": "a", "path": "b"}', ["'path'", "twice"]),
