@@ -37,7 +37,7 @@ _PLAIN_NODES = frozenset(
     | {"concatenation", "number"}
 )
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,-]*")
-_IN_BACKTICKS = re.compile(r"(?:[^`\\]|\\.)*+", re.DOTALL)
+_IN_BACKTICKS = re.compile(r"(?:[^`\\]|\\.)*", re.DOTALL)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS
 from loom_dsl.template import literal_texts
 
-_PATH = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*+"
+_PATH = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*"
 _FOREIGN = re.compile(
     rf"\{{\{{\s*(?:\$?\.)?(?P<two>{_PATH})\s*(?:\|[^{{}}]*)?\}}\}}"  # Jinja, mustache, Go, Argo
     rf"|(?<!\{{)\{{(?P<one>{_PATH})\}}(?!\}})"  # Python's format

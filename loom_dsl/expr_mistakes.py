@@ -7,13 +7,13 @@ here before it sees them.
 import re
 
 _STRING = re.compile(
-    r"""(?P<prefix>(?<!\w)[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|")(?P<body>(?:\\[\s\S]|(?!(?P=quote))[\s\S])*+)(?P=quote)?"""
+    r"""(?P<prefix>(?<!\w)[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|")(?P<body>(?:\\[\s\S]|(?!(?P=quote))[\s\S])*)(?P=quote)?"""
     r"""|\#[^\r\n]*"""
 )
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|[\s\S])")
 _ESCAPES = frozenset("\\'\"abfnrtvxuUN\r\n")
 _WORD_OR_NUMBER = re.compile(
-    r"[^\W0-9]\w*+|(?>0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+"
+    r"[^\W0-9]\w*+|(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+"
     r"|(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?)(?P<stuck>(?=[^\W0-9]))?"
 )
 _INSTEAD = {
@@ -46,7 +46,7 @@ _INSTEAD = {
 }
 _MISTAKE = re.compile("|".join(rf"\b{sign}\b" if sign.isalpha() else re.escape(sign) for sign in _INSTEAD))
 _REFERENCE = re.compile(r"\s*(env|secret):")
-_WORDS = re.compile(r"(?:[^\W\d]\w*+[ \t]*+)++")
+_WORDS = re.compile(r"(?:[^\W\d]\w*+[ \t]*+)+")
 _INFIX = ("contains", "has", "startswith", "endswith")
 _GRAMMAR = frozenset({"and", "or", "not", "in", "if", "else", "for", "is", "lambda", "true", "false", "null"})
 

@@ -1,6 +1,7 @@
 """What a credential looks like: shapes that are precise by themselves, and names beside which a value is secret.
 
-Every pattern takes linear time: repeats are bounded or possessive, and none begins inside another's repeat. A pattern
+Every pattern takes linear time: repeats are bounded, lazy or possessive, and none begins inside another's repeat. Only
+what repeats a single character is possessive: Python before 3.11.5 loses its way in possessive groups. A pattern
 with a named group masks that group, others their whole match; what the group `none` finds is left as it is. Where it
 can be, a pattern starts with letters and only then looks at what is before them: letters are found many times faster.
 """
@@ -14,7 +15,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     (
         "private-key",
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
-        r"[^-]*+(?:-(?!----)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?",
+        r"[\s\S]*?(?:-----END [A-Z0-9 ]{0,60}-----|(?=-----)|\Z)",
     ),
     ("jwt", r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
     ("github-token", r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{20,}+)"),
@@ -29,7 +30,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
         "api-key",
         # The last way reads on over what is no key, up to where one may begin, so that nothing is read again.
         r"sk-(?<![A-Za-z0-9]sk-)(?:(?=[a-z_-]*+[A-Z0-9])[A-Za-z0-9_-]{16,}+|[a-z]{16,}+[A-Za-z0-9_-]*+"
-        r"|(?P<none>(?:(?!(?<![A-Za-z0-9])sk-[a-z]{16})[a-z_-])*+))",
+        r"|(?P<none>[a-z_-]*?)(?=(?<![A-Za-z0-9])sk-[a-z]{16}|[^a-z_-]|\Z))",
     ),
     (
         "aws-secret",
@@ -73,8 +74,8 @@ _ALLOWED = re.compile(
     r"|changeme|example|placeholder|test|todo|x{3,}|\*{3,}|\.{3,}|-{2,})[.!?]?"
 )
 _REFERENCE = re.compile(r"[$<{%|>!]|(?:os|env|self|config|settings|process|args|options|request|vault|arn)[.:]")
-_WORDS = re.compile(r"[A-Za-z_]++(?:[. -][A-Za-z_]++)*+")
-_VARIABLE = re.compile(r"[A-Z]+(?:_[A-Z]+)++")
+_WORDS = re.compile(r"[A-Za-z_]++(?:[. -][A-Za-z_]++)*")
+_VARIABLE = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 """The name of an environment's variable, which is no secret itself."""
 _STRONG = re.compile(r"(?i:passw|pwd)")
 

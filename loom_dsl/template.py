@@ -17,7 +17,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS, Expression, compile_expression
 
 _DOLLARS = re.compile(r"(?<!\$)\$++\{")
-_PIECE = re.compile(r"[{}]|\"(?:[^\"\\]|\\[\s\S])*+(?P<d>\")?|'(?:[^'\\]|\\[\s\S])*+(?P<s>')?")
+_PIECE = re.compile(r"[{}]|\"(?:[^\"\\]|\\[\s\S])*(?P<d>\")?|'(?:[^'\\]|\\[\s\S])*(?P<s>')?")
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]*\}")
 
 
