@@ -230,36 +230,38 @@ def absent(text: str) -> str:
 
 _SOON = Retry(attempts=3, initial=0.01)
 called: Counter[str] = Counter()
-"""By name: how often the functions that are tried again were called, in this process."""
+"""By job: how often its function that is tried again was called."""
+
+
+def _called(context: ToolContext) -> int:
+    called[context.job] += 1
+    return called[context.job]
 
 
 @tool(idempotent=True, retry=_SOON)
-def fickle(text: str) -> str:
+def fickle(text: str, context: ToolContext) -> str:
     """Work at the third attempt."""
-    called["fickle"] += 1
-    if called["fickle"] % 3:
+    if _called(context) < 3:
         raise OSError(f"the line to {CREDENTIAL} is busy")
     return f"did {text}"
 
 
 @tool(read_only=True, retry=_SOON)
-async def hopeless(text: str) -> str:
+async def hopeless(text: str, context: ToolContext) -> str:
     """Fail each time."""
-    called["hopeless"] += 1
-    raise OSError(f"no line, {called['hopeless']} times")
+    raise OSError(f"no line, {_called(context)} times")
 
 
 @tool(idempotent=True, retry=_SOON)
-def decided(text: str) -> str:
+def decided(text: str, context: ToolContext) -> str:
     """Tell the model what to do."""
-    called["decided"] += 1
-    raise ToolError(f"ask for a smaller shelf, {called['decided']} times")
+    raise ToolError(f"ask for a smaller shelf, {_called(context)} times")
 
 
 @tool(idempotent=True, timeout=0.5, retry=Retry(attempts=3, initial=LONG))
-def waiting(text: str) -> str:
+def waiting(text: str, context: ToolContext) -> str:
     """Have attempts that its time does not suffice for."""
-    called["waiting"] += 1
+    _called(context)
     raise OSError("no line")
 
 

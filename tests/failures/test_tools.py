@@ -128,7 +128,7 @@ async def test_a_function_that_raises_is_called_again_as_its_tool_says(stand: St
     times, told = AGAIN[name]
     found = await stand.outcome(name)
     assert re.match(told, found.tool()["content"])
-    assert called[name] == times
+    assert called[found.job.id] == times
     said = [data["content"] for data in of(found.told, EventType.PROGRESS)]
     assert len(said) <= times  # of two in quick succession the last is told
     if name == "fickle":
