@@ -1,5 +1,6 @@
 """Reading the arguments that a model wrote, and telling it what is wrong with them."""
 
+import contextlib
 import difflib
 import json
 import math
@@ -17,6 +18,10 @@ from loom_dsl.json_schema import Violation, describe_type, describe_value, schem
 
 ADVICE = "Check types and format, then call again."
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+_LAST_COMMA = re.compile(r"\"[^\"\\]*+(?:\\[\s\S][^\"\\]*+)*(?:\"|\\?\Z)|(?<=[\w\"}\]])(\s*,)(?=\s*[}\]])")
+"""A text, or (as its group) a comma behind the last item, which can mean only one thing."""
+_MOST_MENDED = 1_000_000
+"""Characters."""
 _MOST_REPORTED = 10
 
 
@@ -57,14 +62,25 @@ def _read(tool: str, raw: str) -> Any:
     if not text:
         return {}
     try:
-        return read_json(
-            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite, strict=False
-        )
+        return _value_of(text)
     except json.JSONDecodeError as error:
+        with contextlib.suppress(ValueError):
+            # Looking for commas in a text of many escapes takes thirty times its size for a moment.
+            return _value_of(text if len(text) > _MOST_MENDED else _without_last_commas(text))
         where = f"line {error.lineno}, column {error.colno}, near {text[max(0, error.pos - 30) : error.pos + 30]!r}"
         _refuse(tool, f"the arguments are not valid JSON: {error.msg.removesuffix(' at')} at {where}")
     except ValueError as error:
         _refuse(tool, f"the arguments are not valid JSON: {error}")
+
+
+def _without_last_commas(text: str) -> str:
+    return _LAST_COMMA.sub(lambda found: found[0] if found[1] is None else "", text)
+
+
+def _value_of(text: str) -> Any:
+    return read_json(
+        text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite, strict=False
+    )
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

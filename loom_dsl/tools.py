@@ -191,7 +191,7 @@ def validate_arguments(tool: Tool, raw: str | Mapping[str, Any]) -> Arguments:
 
     Types are JSON types, taken strictly: "5" is not a number. An integer will do where a number is asked for. Text
     around the object is repaired only when one reading is possible: nothing at all or `null` for no arguments, a code
-    fence, an object inside a JSON string.
+    fence, an object inside a JSON string, a comma behind the last item.
 
     Args:
         tool: The tool that is called.

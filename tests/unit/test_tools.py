@@ -247,11 +247,29 @@ def test_a_lambda_needs_a_name() -> None:
         '```json\n{"path": "a"}\n```',
         '```\n{"path": "a"}```',
         '"{\\"path\\": \\"a\\"}"',
+        '{"path": "a",}',
+        '{"path": "a" ,\n}',
         {"path": "a"},
     ],
 )
 def test_arguments_with_one_possible_reading_are_read(raw: Any) -> None:
     assert validate_arguments(LOOK_UP, raw)["path"] == "a"
+
+
+def test_a_comma_behind_the_last_item_counts_for_nothing_and_in_a_text_for_itself() -> None:
+    @tool
+    def put(rows: list[list[int]], text: str) -> str:
+        """Put something."""
+        return text
+
+    found = validate_arguments(put, '{"rows": [[1, 2,], [],], "text": "a,} \\",]",}')
+    assert found == {"rows": [[1, 2], []], "text": 'a,} ",]'}
+
+
+@pytest.mark.parametrize("raw", ['{"path": "a",,}', "{,}", '{"path": [,]}', '{"path": "a,}', '{"path": ,}'])
+def test_other_commas_are_told(raw: str) -> None:
+    with pytest.raises(ToolValidationError, match="not valid JSON"):
+        validate_arguments(LOOK_UP, raw)
 
 
 @pytest.mark.parametrize("raw", ["", "  ", "null", "{}", "```json\n```"])
