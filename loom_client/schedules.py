@@ -4,6 +4,8 @@ Each firing is a job of its own: its id is the schedule's name and the time of t
 All run the plan that the schedule was made with.
 """
 
+import asyncio
+import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +44,8 @@ from loom_store.transaction import Transaction
 MEMO = "loom.schedule"
 LONGEST_NAME = 150
 """Characters of a name: the time of the firing comes after it in a job's id."""
+LISTED_SECONDS = 3.0
+"""How long who makes a schedule waits at most for the server's list to have it."""
 CATCH_UP = "1h"
 """How late a firing may be that was missed because the server was away."""
 
@@ -144,7 +148,15 @@ class Schedules:
             if isinstance(error, ScheduleAlreadyRunningError) or error.status in _REFUSED:
                 await self._store.write(lambda tx: tx.release_blob(digest))
             raise _refused(name, error) from None
+        await self._until_listed(name)
         return await self.show(name)
+
+    async def _until_listed(self, name: str) -> None:
+        """Wait a moment for the server's list, which comes behind: who makes a schedule and lists them looks for it."""
+        with contextlib.suppress(TimeoutError, RPCError):
+            async with asyncio.timeout(LISTED_SECONDS):
+                while not [found.id async for found in await self._client.list_schedules() if found.id == name]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
 
     async def list(self) -> list[Schedule]:
         """Give all schedules of Loom in the namespace, by name."""
