@@ -27,7 +27,7 @@ from loom_dsl.agent import Agent
 from loom_dsl.canonical import digest
 from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.script import Script
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.tools import Tool, ToolContext, tool
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
@@ -127,6 +127,36 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
                 connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(name),))
 
 
+def attempted(number: int) -> ActivityEnvironment:
+    """What the engine says of an attempt with this number."""
+    environment = ActivityEnvironment()
+    told = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=number)
+    environment.info = told
+    return environment
+
+
+def calling_of(one: Tool, store: Store) -> tuple[Execute, dict[str, Any]]:
+    """The stage of a worker that has a tool and lets it run, and its argument for a call of it."""
+    name, folder = one.name, store.path.parent
+    agent = Agent(name="tester", model="m", instructions="Go.", tools=(name,), permissions={"allow": [name]})
+    runtime = Runtime(store, ToolRegistry({name: one}, {}), folder, environment={})
+    runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+    runtime._known["job", "run"] = Conversation("s", 1)
+    arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
+    given = {"call": {**ENVELOPE["with"]["call"], "name": name}, "arguments": arguments, "remembered": []}
+    return Execute(runtime, Calls(runtime, Transcript(store))), {"at": "execute#1", "with": given}
+
+
+async def lose(execute: Execute, argument: dict[str, Any], begun: threading.Event) -> None:
+    """Begin an attempt of which the server then loses sight."""
+    environment = attempted(1)
+    attempt = asyncio.create_task(environment.run(execute.execute, argument))
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    environment.cancel(ActivityCancellationDetails(timed_out=True))
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+
+
 HOOKS = {"before_execute": "guard", "after_execute": "veil"}
 
 
@@ -134,8 +164,7 @@ async def test_a_result_is_looked_at_also_where_the_second_attempt_would_have_be
     module = "tests.support.hook_functions"
     hooks = {point: f"{module}:{hook}" for point, hook in HOOKS.items()}
     agent = Agent.model_validate({"name": "tester", "model": "m", "tools": ("calculator",), "hooks": hooks})
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
+    environment = attempted(2)
     call = {**ENVELOPE["with"]["call"], "name": "calculator"}
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(modules=[module]), tmp_path, environment={})
@@ -160,21 +189,9 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
         over.wait(PATIENCE)
         raise OutcomeUnknown
 
-    agent = Agent(name="tester", model="m", instructions="Go.", tools=("pay",), permissions={"allow": ["pay"]})
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run")
     with Store.open(tmp_path / "loom.db") as store:
-        runtime = Runtime(store, ToolRegistry({"pay": pay}, {}), tmp_path, environment={})
-        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
-        runtime._known["job", "run"] = Conversation("s", 1)
-        arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
-        given = {"call": {**ENVELOPE["with"]["call"], "name": "pay"}, "arguments": arguments, "remembered": []}
-        execute = Execute(runtime, Calls(runtime, Transcript(store)))
-        attempt = asyncio.create_task(environment.run(execute.execute, {"at": "execute#1", "with": given}))
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        environment.cancel(ActivityCancellationDetails(timed_out=True))
-        with pytest.raises(asyncio.CancelledError):
-            await attempt
+        execute, argument = calling_of(pay, store)
+        await lose(execute, argument, begun)
         over.set()
 
         async def known() -> str:
@@ -182,9 +199,7 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
             return effect.status if effect is not None and effect.status != "pending" else ""
 
         assert await eventually(known) == "unknown"
-        environment = ActivityEnvironment()
-        environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
-        told = await environment.run(execute.execute, {"at": "execute#1", "with": given})
+        told = await attempted(2).run(execute.execute, argument)
         assert told["code"] == "outcome_unknown"
 
 
@@ -200,29 +215,15 @@ async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tm
         ended.set()
         return "told to end"
 
-    registry = ToolRegistry({"endless": endless}, {})
-    agent = Agent(name="tester", model="m", instructions="Go.", tools=("endless",), permissions={"allow": ["endless"]})
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run")
     with Store.open(tmp_path / "loom.db") as store:
-        runtime = Runtime(store, registry, tmp_path, environment={})
-        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
-        arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
-        given = {"call": {**ENVELOPE["with"]["call"], "name": "endless"}, "arguments": arguments, "remembered": []}
-        execute = Execute(runtime, Calls(runtime, Transcript(store)))
-        attempt = asyncio.create_task(environment.run(execute.execute, {"at": "execute#1", "with": given}))
-        assert await asyncio.to_thread(begun.wait, PATIENCE)
-        environment.cancel(ActivityCancellationDetails(timed_out=True))
-        with pytest.raises(asyncio.CancelledError):
-            await attempt
+        await lose(*calling_of(endless, store), begun)
         assert await asyncio.to_thread(ended.wait, PATIENCE)
 
 
 async def test_a_model_is_asked_again_though_more_attempts_were_made_before_this_activity(tmp_path: Path) -> None:
     """Where the last attempts of an activity came to workers without the tools, another one begins to count anew."""
     script = Script.model_validate({"loom": 1, "kind": "fake-model", "name": "anew", "steps": [{"say": "told anew"}]})
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=1)
+    environment = attempted(1)
     with Store.open(tmp_path / "loom.db") as store:
         for attempt in (1, 2):
             store.write_sync(partial(Transaction.append_deltas, job="job", stream_key="0/ask#1", attempt=attempt,
