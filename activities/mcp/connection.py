@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from activities.allowed_secrets import AllowedSecrets
 from activities.tool_run import describe
@@ -25,6 +25,8 @@ START_SECONDS = 30.0
 MOST_TOOLS = 500
 """Of one server."""
 _MOST_SAID = 2_000
+_LAST_WORDS = 1.0
+"""Seconds to read what an ended server said last. A process that it left behind may keep its standard error open."""
 _GUARD = Path(__file__).with_name("guard.py")
 
 
@@ -41,6 +43,7 @@ class Connection:
         self._name, self._settings, self._secrets = name, settings, secrets
         self._said: deque[str] = deque(maxlen=20)
         self._garbage = ""
+        self._listener: threading.Thread | None = None
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._opened.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._stop = asyncio.Event()
@@ -89,6 +92,11 @@ class Connection:
         more = "".join(f"; {text}" for text in (self._garbage, f"it said: {said}" if said else "") if text)
         return redact(f"the MCP server {self._name} {problem}{more}", self._secrets.values)
 
+    async def heard_out(self) -> None:
+        """Wait until what a server said before it ended has been read, so that `why` can tell it."""
+        if self._listener is not None:
+            await asyncio.to_thread(self._listener.join, _LAST_WORDS)
+
     async def _live(self) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -102,6 +110,7 @@ class Connection:
         except TimeoutError:
             self._fail(f"does not answer within {START_SECONDS:g} s")
         except Exception as error:
+            await self.heard_out()
             self._fail(
                 f"cannot be reached: {_told(error)}" if self._settings.url else f"does not start: {_told(error)}"
             )
@@ -135,13 +144,14 @@ class Connection:
             cwd=settings.cwd or None,
             encoding_error_handler="replace",
         )
-        return Client(stdio_client(parameters, errlog=self._listener(stack)), message_handler=handler, cache=None)
+        transport = _started(stdio_client(parameters, errlog=(errors := self._listen())), errors)
+        return Client(transport, message_handler=handler, cache=None)
 
     async def _heard(self, message: Any) -> None:
         if isinstance(message, Exception):
             self._garbage = "it wrote what is not a message of MCP"
 
-    def _listener(self, stack: contextlib.AsyncExitStack) -> Any:
+    def _listen(self) -> TextIO:
         """Give a file for the server's standard error, whose last lines are kept to say why it ended."""
         reading, writing = os.pipe()
 
@@ -150,8 +160,18 @@ class Connection:
                 while line := lines.readline(_MOST_SAID):
                     self._said.append(line.strip())
 
-        threading.Thread(target=listen, name="loom-mcp-stderr", daemon=True).start()
-        return stack.enter_context(os.fdopen(writing, "w"))
+        self._listener = threading.Thread(target=listen, name="loom-mcp-stderr", daemon=True)
+        self._listener.start()
+        return os.fdopen(writing, "w")
+
+
+@contextlib.asynccontextmanager
+async def _started(server: contextlib.AbstractAsyncContextManager[Any], errors: TextIO) -> AsyncIterator[Any]:
+    """Leave its standard error to the server alone, so that reading it ends with the server."""
+    async with contextlib.AsyncExitStack() as stack:
+        with errors:
+            streams = await stack.enter_async_context(server)
+        yield streams
 
 
 async def definitions(client: "Client", server: str) -> tuple[list[Definition], list[str]]:

@@ -225,6 +225,7 @@ class Servers:
                 raise ToolUnavailable(connection.why(f"does not list its tools within {LIST_SECONDS:g} s")) from None
             except Exception as error:
                 connection.retire()
+                await connection.heard_out()
                 raise ToolUnavailable(connection.why(f"does not list its tools: {describe(error)[:300]}")) from None
             self._known[server] = Listing(tuple(tools), tuple(left_out))
             return self._known[server]
@@ -250,6 +251,7 @@ class Servers:
                 if error.code not in (_CLOSED, _TIMEOUT):
                     raise ToolError(f"the MCP server {definition.server} refused the call: {error.message}") from None
                 connection.retire()
+                await connection.heard_out()
                 raise OutcomeUnknown(connection.why("was lost while the tool ran")) from None
             except Exception as error:
                 connection.retire()
