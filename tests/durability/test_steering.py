@@ -22,10 +22,11 @@ async def told(job: Job, kind: EventType, **data: Any) -> list[dict[str, Any]]:
 
 
 async def test_sixty_messages_arrive_in_order_and_once_while_the_job_continues_as_new(house: Opener) -> None:
-    opened = await house([{"repeat": 38, "calls": [{"tool": "look", "args": {"text": "{n}"}}]}, {"say": "bye"}])
+    last = [{"calls": [{"tool": "linger", "args": {"text": "the last message"}}]}, {"say": "bye"}]
+    opened = await house([{"repeat": 38, "calls": [{"tool": "look", "args": {"text": "{n}"}}]}, *last])
     sent = [f"message {number}" for number in range(60)]
     async with opened.inside():
-        job = await opened.start()
+        job = await opened.start(hold=True)  # so that it is there to take the last one
         for number, text in enumerate(sent):
 
             async def turn_has_come(turn: int = number // 2) -> bool:
@@ -36,6 +37,7 @@ async def test_sixty_messages_arrive_in_order_and_once_while_the_job_continues_a
             await job.handle.signal("loom.control", signal)
             if number % 7 == 0:  # the same id again is the same message
                 await job.handle.signal("loom.control", {**signal, "text": "a repetition"})
+        opened.release(job)
         found = await account(opened.loom.store, job)
     users = [message["content"] for message in found.messages if message["role"] == "user"]
     assert users == ["do it", *sent]

@@ -6,7 +6,7 @@ What a job gets wrong is in its model's steps. All the jobs of a table start tog
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +87,9 @@ class Stand:
     model: TimedModel
     url: str
     jobs: dict[str, asyncio.Task[Outcome]] = field(default_factory=dict)
+    begun: dict[str, dict[str, Any]] = field(default_factory=dict)
+    over: list[asyncio.Task[Outcome]] = field(default_factory=list)
+    tries: int = 1
 
     @property
     def asked(self) -> dict[str, list[float]]:
@@ -105,7 +108,7 @@ class Stand:
 
     def place(self, name: str) -> Path:
         """The working directory of a job."""
-        return self.folder / name.replace(" ", "-").replace("/", "-")
+        return self.folder / f"{self.tries}-{name}".replace(" ", "-").replace("/", "-")
 
     async def start(self, name: str, *, agent: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Start the job whose steps have this name."""
@@ -118,12 +121,24 @@ class Stand:
         environment = {"OPENAI_API_KEY": MODEL_KEY}
         return WorkerProcess(self.loom.settings, self.url, self.folder, environment, tools=MODULES)
 
-    def begin(self, name: str, **options: Any) -> None:
-        """Start a job and go on; `outcome` waits for it."""
+    def begin(self, name: str, *, prepare: Callable[[Path], object] | None = None, **options: Any) -> None:
+        """Start a job, in a directory that is prepared so, and go on; `outcome` waits for it."""
+        self.begun[name] = {"prepare": prepare, **options}
+        if prepare:
+            self.place(name).mkdir()
+            prepare(self.place(name))
         self.jobs[name] = asyncio.create_task(self._whole(name, options))
+
+    def forget(self) -> None:
+        """Have new jobs for the tests from here on: a second try must not look at what the first one saw."""
+        self.tries += 1
+        self.over.extend(self.jobs.values())
+        self.jobs.clear()
 
     async def outcome(self, name: str) -> Outcome:
         """What became of a job that was begun."""
+        if name not in self.jobs:
+            self.begin(name, **self.begun[name])
         async with asyncio.timeout(2 * PATIENCE):  # all the jobs of a module run at once
             return await asyncio.shield(self.jobs[name])
 
@@ -187,9 +202,10 @@ async def standing(
         if serve:
             await stack.enter_async_context(serving(stand, environment or {}))
         yield stand
-        for task in stand.jobs.values():
+        begun = [*stand.over, *stand.jobs.values()]
+        for task in begun:
             task.cancel()
-        await asyncio.gather(*stand.jobs.values(), return_exceptions=True)
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 @asynccontextmanager
