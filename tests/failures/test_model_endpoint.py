@@ -178,9 +178,8 @@ async def test_a_watcher_sees_a_reset_and_the_text_once(stand: Stand) -> None:
 
 @pytest.mark.parametrize(("name", "seconds"), [("429 at once", 0.1), ("429 later", 3.0)])
 async def test_a_provider_says_when_to_ask_again(stand: Stand, name: str, seconds: float) -> None:
-    found = await stand.unharmed(
-        await stand.start(name)
-    )  # alone: a busy worker loses attempts, which come again sooner
+    # Alone: a busy worker loses attempts, and those come again sooner.
+    found = await stand.unharmed(await stand.start(name))
     waits = [later - sooner for sooner, later in pairwise(stand.asked[found.job.id])]
     assert min(waits) >= seconds
     assert await asked_for(stand, found.job.id) == {seconds}, "the wait is the plan's, not the provider's"
