@@ -1,16 +1,28 @@
 """What the ledger knows of a tool call that an attempt began, and nobody saw the end of."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.holding import is_held
 from activities.runtime import Call
 from loom_dsl.errors import OutcomeUnknown, UnreadableResult
+from loom_store.rows import EffectStatus
 from loom_store.transaction import Transaction
 
 
 def effect_key(call: Call) -> str:
     """Names one tool call over all jobs, in the ledger and towards the tool."""
     return f"{call.job}/{call.turn}/{call.arguments['call']['id']}"
+
+
+def given_of(output: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Write what a call gave as the stage `execute` tells it: its text, by digest, and its images if it has any."""
+    return {"output": output, **({"images": [dict(image) for image in images]} if images else {})}
+
+
+def status_of(error: BaseException) -> EffectStatus:
+    """Say how an effect ended whose function raised this."""
+    return "unknown" if isinstance(error, OutcomeUnknown) else "failed"
 
 
 def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
@@ -25,7 +37,7 @@ def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
     if effect.status == "settled" and effect.result_digest:
         if effect.note == UnreadableResult.code:
             return {"ok": False, "code": effect.note, "message": tx.get_blob(effect.result_digest).decode()}
-        return {"ok": True, "output": effect.result_digest}
+        return {"ok": True, **given_of(effect.result_digest, effect.images)}
     if effect.status == "failed":
         return {"ok": False, "code": "tool_error", "message": effect.note or "the tool failed"}
     unknown = OutcomeUnknown()

@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
-from activities.effect_outcome import effect_key, outcome_of
+from activities.effect_outcome import effect_key, given_of, outcome_of, status_of
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, this_process
 from activities.hooks import Hooks, hooked
 from activities.masked import LARGEST_MESSAGE, OVERLAP, masked_message, masked_output
@@ -29,7 +29,6 @@ from activities.tool_run import Raised, describe, run_function, text_of
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
     LoomError,
-    OutcomeUnknown,
     PermissionDenied,
     StoreError,
     ToolError,
@@ -39,7 +38,7 @@ from loom_dsl.errors import (
 from loom_dsl.redaction import MaskedStream
 from loom_dsl.tool_services import ToolServices
 from loom_dsl.tools import Reconciliation
-from loom_store.rows import Effect, EffectStatus
+from loom_store.rows import Effect
 from loom_store.transaction import Transaction
 
 LARGEST_PROGRESS = 2_000
@@ -86,9 +85,7 @@ class Execute:
             effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
             if effect is not None and not effect.created and run.place not in self._running:
                 return await self._earlier(run, effect)
-            output = await self._run(run)
-            name = await self._kept(run, output)
-            seen = {"images": await self._runtime.keep(lambda tx: put_images(tx, run.images))} if run.images else {}
+            given = await self._kept(run, await self._run(run))
         except UnreadableResult as error:
             message = self._masked(error.message)
             await self._kept(run, message, note=UnreadableResult.code)
@@ -97,7 +94,7 @@ class Execute:
             raise
         except LoomError as error:
             return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
-        return {"ok": True, "output": name, "ms": _ms(started), **seen}
+        return {"ok": True, **given, "ms": _ms(started)}
 
     async def _prepare(self, call: Call, facts: JobFacts) -> Attempt:
         tool = await self._calls.tool(facts, call.arguments["call"])
@@ -135,14 +132,14 @@ class Execute:
         """
         effect = await let_go(self._runtime.store, effect, run.tool.timeout + LEFT_ALONE)
         if effect.status == "pending" and run.tool.idempotent:
-            return {"ok": True, "output": await self._kept(run, await self._run(run))}
+            return {"ok": True, **await self._kept(run, await self._run(run))}
         if effect.status == "pending" and run.tool.reconcile is not None:
             found = await self._reconcile(run, run.tool.reconcile)
             await self._runtime.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
             if found.outcome != "unknown":
                 happened = found.outcome == "happened"
-                output = await self._readable(text_of(found.result)) if happened else await self._run(run)
-                return {"ok": True, "output": await self._kept(run, output)}
+                output = await self._read(run, found.result) if happened else await self._run(run)
+                return {"ok": True, **await self._kept(run, output)}
         # Asked again: an attempt that was taken for lost may have settled it meanwhile.
         told = await self._runtime.store.write(lambda tx: outcome_of(tx, run.key))
         assert told is not None
@@ -168,8 +165,7 @@ class Execute:
                     result = await asyncio.shield(running.task)
             finally:
                 await running.progress.settle()
-            run.images[:] = images_of(result)
-            return await self._readable(text_of(result))
+            return await self._read(run, result)
         except asyncio.CancelledError:
             await self._cancelled(run, running)
             raise
@@ -181,8 +177,13 @@ class Execute:
         except Raised as raised:
             error = raised.error
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
-            await self._failed(run, told.message, _status_of(error))
+            await self._failed(run, told.message, status_of(error))
             raise told from None
+
+    async def _read(self, run: Attempt, result: Any) -> str:
+        """Give what a function returned as text, without secrets, and remember its images."""
+        run.images[:] = images_of(result)
+        return await self._readable(text_of(result))
 
     def _start(self, run: Attempt) -> Running:
         stop = threading.Event()
@@ -243,7 +244,7 @@ class Execute:
         if not run.is_kept:
             return
         try:
-            output = await self._readable(text_of(await asyncio.shield(running.task)))
+            output = await self._read(run, await asyncio.shield(running.task))
             await self._runtime.keep(lambda tx: self._settle(tx, run, output))
         except UnreadableResult as error:
             output = self._masked(error.message)
@@ -251,23 +252,23 @@ class Execute:
         except Raised as raised:
             why = raised.error
             note = self._masked(why.message if isinstance(why, LoomError) else describe(why))[:500]
-            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, _status_of(why), note=note))
+            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status_of(why), note=note))
 
-    async def _kept(self, run: Attempt, output: str, note: str | None = None) -> str:
+    async def _kept(self, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
         keeping = asyncio.create_task(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
         self._unheard.add(keeping)
         keeping.add_done_callback(self._unheard.discard)
-        name = await asyncio.shield(keeping)
+        given = await asyncio.shield(keeping)
         self._drop(run.place)
-        return name
+        return given
 
-    def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> str:
-        name = tx.put_blob(output.encode("utf-8", "replace"))
+    def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
+        name, images = tx.put_blob(output.encode("utf-8", "replace")), put_images(tx, run.images)
         keep_left(tx, run)
         if run.is_kept:
-            tx.settle_effect(run.key, "settled", result_digest=name, note=note)
-        return name
+            tx.settle_effect(run.key, "settled", result_digest=name, note=note, images=images)
+        return given_of(name, images)
 
     def _progress(self, run: Attempt) -> Progress:
         call, item, attempt = run.call, run.call.arguments["call"], activity.info().attempt
@@ -288,11 +289,6 @@ class Execute:
 
     def _services(self, run: Attempt) -> ToolServices:
         return services_of(self._runtime, run.call, run.facts)
-
-
-def _status_of(error: BaseException) -> EffectStatus:
-    """How an effect ended whose function raised this."""
-    return "unknown" if isinstance(error, OutcomeUnknown) else "failed"
 
 
 def _ms(started: float) -> int:

@@ -1,10 +1,13 @@
 """The ledger of effects: the intent is written before a tool runs, the outcome after it."""
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
 
 from sqlalchemy import bindparam, insert, select, update
 
+from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ConflictError, NotFoundError
 from loom_store.blobs import Blobs, raw_digest
 from loom_store.packing import pack_text, unpack_text
@@ -25,7 +28,7 @@ _SETTLE = (
     update(effects)
     .where(effects.c.id == bindparam("effect_id"))
     .values(
-        {name: bindparam("new_" + name) for name in ("status", "result", "note", "settled_at")}
+        {name: bindparam("new_" + name) for name in ("status", "result", "note", "images", "settled_at")}
         | {"holder": None, "held_until": None}
     )
 )
@@ -118,9 +121,14 @@ class Effects(Blobs):
         return effect
 
     def settle_effect(
-        self, key: str, status: EffectStatus, result_digest: str | None = None, note: str | None = None
+        self,
+        key: str,
+        status: EffectStatus,
+        result_digest: str | None = None,
+        note: str | None = None,
+        images: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write down how an effect ended. The same outcome again changes nothing.
+        """Write down how an effect ended, and what it gave. The same outcome again changes nothing.
 
         Raises:
             NotFoundError: Nothing was begun with this key.
@@ -142,6 +150,7 @@ class Effects(Blobs):
             "new_status": status,
             "new_result": None if result_digest is None else raw_digest(result_digest),
             "new_note": None if note is None else pack_text(note),
+            "new_images": canonical_json(list(images)) if images else None,
             "new_settled_at": self._millis(),
         }
         self._execute(_SETTLE, new)
@@ -217,4 +226,5 @@ def _effect(row: Any) -> Effect:
         reconciled=row.reconciled,
         holder=row.holder,
         held_until=None if row.held_until is None else from_millis(row.held_until),
+        images=() if row.images is None else tuple(json.loads(row.images)),
     )

@@ -184,8 +184,9 @@ class Retention(Scope):
         for column in (effects.c.arguments, effects.c.result):
             for (raw,) in self._stream(select(column).where(column.is_not(None))):
                 yield raw.hex().encode()
-        for (value,) in self._stream(select(marks.c.value)):
-            yield value.encode()
+        for column in (marks.c.value, effects.c.images):
+            for (value,) in self._stream(select(column).where(column.is_not(None))):
+                yield value.encode()
         for row in self._stream(select(jobs.c.plan, jobs.c.agent, jobs.c.result, jobs.c.waiting)):
             yield " ".join(text for text in row if text is not None).encode()
 

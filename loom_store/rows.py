@@ -80,6 +80,7 @@ class Effect:
         reconciled: What the tool's `reconcile` said of an attempt whose end nobody saw.
         holder: The process in which the tool runs, while it does; see `activities.holding`.
         held_until: Until when the holder says so, unless it says so again.
+        images: What stands for the images that the call returned: digest, type and size of each.
         created: Whether this call of `begin_effect` wrote the intent; always False on reading.
     """
 
@@ -99,6 +100,7 @@ class Effect:
     reconciled: str | None = None
     holder: str | None = None
     held_until: str | None = None
+    images: tuple[Mapping[str, Any], ...] = ()
     created: bool = False
 
 

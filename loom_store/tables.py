@@ -125,6 +125,7 @@ effects = Table(
     Column("reconciled", Text),  # what the tool said when it was asked
     Column("holder", Text),  # the worker's process whose attempt runs
     Column("held_until", BigInteger),  # what it renews while it runs
+    Column("images", Text),  # JSON: what the call returned beside its text; null: nothing
     Index("effects_by_key", "key_hash"),
     Index("effects_by_job", "job"),
 )

@@ -27,7 +27,8 @@ from loom_dsl.agent import Agent
 from loom_dsl.canonical import digest
 from loom_dsl.errors import OutcomeUnknown
 from loom_dsl.script import Script
-from loom_dsl.tools import Tool, ToolContext, tool
+from loom_dsl.tool_output import Image
+from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext, tool
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
@@ -201,6 +202,49 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
         assert await eventually(known) == "unknown"
         told = await attempted(2).run(execute.execute, argument)
         assert told["code"] == "outcome_unknown"
+
+
+DOT = Image(data=b"\x89PNG\r\n\x1a\n a dot")
+
+
+@pytest.mark.parametrize("how", ["lost", "settled", "repeated", "happened", "not_happened"])
+async def test_a_second_attempt_gives_the_images_of_the_call_too(tmp_path: Path, how: str) -> None:
+    """However it comes to its result: by waiting, from the ledger, by calling again, or from the tool that is asked."""
+    begun, over = threading.Event(), threading.Event()
+
+    def told(arguments: Arguments, *_: Any) -> Reconciliation:
+        return Reconciliation(outcome="happened" if how == "happened" else "not_happened", result=DOT)
+
+    asked: dict[str, Any] = {"reconcile": told} if "happened" in how else {}
+    if how == "repeated":
+        asked = {"idempotent": True, "compensate": lambda arguments, result: None}
+
+    @tool(**asked)
+    def draw() -> Image:
+        """Draw a dot somewhere."""
+        begun.set()
+        assert over.wait(PATIENCE)
+        return DOT
+
+    with Store.open(tmp_path / "loom.db") as store:
+        execute, argument = calling_of(draw, store)
+        if how == "lost":
+            await lose(execute, argument, begun)
+        over.set()
+        if how == "settled":
+            await attempted(1).run(execute.execute, argument)
+            execute, argument = calling_of(draw, store)
+        elif how != "lost":
+            name = digest("{}")
+            effect: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "draw"}
+            store.write_sync(lambda tx: tx.begin_effect(KEY, **effect, arguments_digest=name))
+        given = await attempted(2).run(execute.execute, argument)
+        assert given["ok"], given
+        assert [image["type"] for image in given["images"]] == ["image/png"]
+        assert store.read_sync(lambda tx: tx.get_blob(given["images"][0]["digest"])) == DOT.data
+        kept = store.read_sync(lambda tx: tx.effect(KEY))
+        assert kept is not None
+        assert list(kept.images) == given["images"]
 
 
 async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tmp_path: Path) -> None:

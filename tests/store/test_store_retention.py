@@ -111,6 +111,21 @@ def test_an_old_job_goes_with_all_that_only_it_used(store: Store, use: Callable[
     sound(store)
 
 
+def test_an_image_that_the_ledger_names_stays_as_long_as_its_job(store: Store, use: Callable[..., None]) -> None:
+    def draw(tx: Transaction, job: str) -> str:
+        key, digest = f"{job}/2/c", tx.put_blob(f"image of {job}".encode())
+        tx.begin_effect(key, job=job, turn=2, call_id="c", tool="draw", arguments_digest="ab" * 32)
+        image = {"digest": digest, "type": "image/png", "size": 12}
+        tx.settle_effect(key, "settled", tx.put_blob(b"drawn"), images=[image])
+        return digest
+
+    use("old", 1)
+    use("new", 20)
+    names = store.write_sync(lambda tx: [draw(tx, job) for job in ("old", "new")])
+    prune(store, 10)
+    assert store.read_sync(lambda tx: [tx.has_blob(name) for name in names]) == [False, True]
+
+
 def test_a_content_that_went_is_not_given_from_memory(store: Store, use: Callable[..., None]) -> None:
     use("old", 1)
     digest = store.write_sync(lambda tx: tx.put_blob(b"told by old"))
