@@ -1,11 +1,13 @@
 """One job, from outside: watch it, steer it, decide, and get its result."""
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError
 
@@ -17,13 +19,16 @@ from loom_client.server_errors import is_missing, refusal
 from loom_client.signing import SigningKey
 from loom_client.user import user_name
 from loom_client.watching import WatchedJob
-from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError
+from loom_dsl.approval import Control, problem_of
+from loom_dsl.errors import ConflictError, DecisionRefused, NotFoundError, StoreError
 from loom_dsl.plan import Plan, PlanText
 from loom_dsl.run import ErrorInfo, RunResult
 from loom_dsl.signature import subject_of
 
 MOVE_SECONDS = 30.0
 """How long moving a job may take: what is in flight ends first."""
+RECORDED = {"verdict": "recorded", "message": "recorded"}
+UNCONFIRMED = {"verdict": "unconfirmed", "message": "sent, unconfirmed: no worker answered yet"}
 
 
 class JobHandle(WatchedJob):
@@ -98,14 +103,21 @@ class JobHandle(WatchedJob):
         return await self._control("resume", by=by)
 
     async def abort(self, by: str = "", reason: str = "") -> dict[str, str]:
-        """End the job. What runs is cancelled, what is open in the conversation is settled."""
-        await self._store.write(lambda tx: tx.request_abort(self.id, reason, by))
+        """End the job. What runs is cancelled, what is open in the conversation is settled.
+
+        The order is the server's as soon as it is sent, whatever becomes of whoever waits here for its confirmation.
+        """
+        order = _order("abort", by=by, reason=reason)
+        await self._signal("loom.control", order)
+        # After the order: a mark without one would refuse the job's tools while the job runs on. It only makes the
+        # order quicker, so a store that fails does not make it undone.
+        with contextlib.suppress(StoreError):
+            await self._store.write(lambda tx: tx.request_abort(self.id, reason, by))
         try:
-            return await self._control("abort", by=by, reason=reason)
-        except (LoomError, asyncio.CancelledError):
-            # Perhaps nobody was told, so the mark must not refuse the job's tools while the job runs on.
-            await self._store.write(lambda tx: tx.withdraw_abort(self.id))
-            raise
+            answer = await self._ask("loom.steer", order)
+        except (ConflictError, NotFoundError):
+            return dict(RECORDED)  # it took the order and has ended
+        return _once(answer or dict(UNCONFIRMED))
 
     async def inject(self, text: str, *, when: str = "asap", by: str = "") -> dict[str, str]:
         """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish.
@@ -151,19 +163,21 @@ class JobHandle(WatchedJob):
         return answer
 
     async def _control(self, op: str, **fields: str) -> dict[str, str]:
-        payload = {"op": op, "id": secrets.token_hex(8), **{key: value for key, value in fields.items() if value}}
-        return await self._send_once("loom.steer", "loom.control", payload)
+        return await self._send_once("loom.steer", "loom.control", _order(op, **fields))
 
     async def _send_once(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
         """Send what has an id that nobody else knows: received before is then received."""
-        answer = await self._send(update, signal, payload)
-        if answer["verdict"] == "already_done":
-            # The run that took it ended before it could answer, and the server asked the next one.
-            return {"verdict": "recorded", "message": "recorded"}
-        return answer
+        return _once(await self._send(update, signal, payload))
 
     async def _send(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
         """Send as an update that is answered; without an answer in time, as a signal that is not."""
+        answer = await self._ask(update, payload)
+        if answer is None:
+            await self._signal(signal, payload)
+        return answer or dict(UNCONFIRMED)
+
+    async def _ask(self, update: str, payload: dict[str, Any]) -> dict[str, str] | None:
+        """Send as an update, and give the answer; None when there was none in time."""
         try:
             for _ in range(20):
                 async with asyncio.timeout(self._answer_seconds):
@@ -179,11 +193,13 @@ class JobHandle(WatchedJob):
         except (TimeoutError, RPCError, WorkflowUpdateFailedError) as error:
             if isinstance(error, RPCError) and is_missing(error):
                 raise refusal(self.id, error) from None
+        return None
+
+    async def _signal(self, signal: str, payload: dict[str, Any]) -> None:
         try:
             await self.handle.signal(signal, payload)
         except RPCError as error:
             raise refusal(self.id, error) from None
-        return {"verdict": "unconfirmed", "message": "sent, unconfirmed: no worker answered yet"}
 
 
 class Job(JobHandle):
@@ -215,6 +231,24 @@ class Job(JobHandle):
     async def _whole(self, result: RunResult) -> RunResult:
         whole = await with_whole_answer(self._store, self.id, result)
         return await with_final_message(self._store, self.id, whole)
+
+
+def _order(op: str, **fields: str) -> dict[str, str]:
+    """Write an order with an id of its own, as the signal ``loom.control`` carries it."""
+    order = {"op": op, "id": secrets.token_hex(8), **{key: value for key, value in fields.items() if value}}
+    try:
+        Control.model_validate(order)
+    except ValidationError as error:
+        raise DecisionRefused(problem_of(error), "invalid") from None
+    return order
+
+
+def _once(answer: dict[str, str]) -> dict[str, str]:
+    """Read the answer to what was sent under an id that nobody else knows: received before is then received.
+
+    The run that took it may have ended before it could answer, so that the server asked the next one.
+    """
+    return dict(RECORDED) if answer["verdict"] == "already_done" else answer
 
 
 def _judged(answer: dict[str, str]) -> dict[str, str]:

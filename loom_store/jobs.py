@@ -184,10 +184,6 @@ class Jobs(Scope):
             mark = json.dumps({"reason": reason, "by": by, "at": from_millis(self._millis())})
             self._execute(_CREATE.values(abort=mark), {"job_id": self._job_id(job)})
 
-    def withdraw_abort(self, job: str) -> None:
-        """Take the mark back: the job could not be told."""
-        self._execute(_CREATE.values(abort=None), {"job_id": self._job_id(job)})
-
     def abort_requested(self, job: str) -> dict[str, Any] | None:
         """Give the abort mark {reason, by, at}, or None."""
         mark = self._scalar(_ABORT, {"job_name": job})
