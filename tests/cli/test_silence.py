@@ -11,6 +11,7 @@ import pytest
 
 from loom_store.store import Store
 from tests.cli.conftest import House, models_served, served
+from tests.support.waiting import longer
 
 pytestmark = pytest.mark.server
 POLICY = "loom: 1\nkind: policy\npermissions: {ask: [order, network_request]}\n"
@@ -95,10 +96,14 @@ def test_silence_runs_what_the_agent_asks_and_nothing_that_the_deployment_asks(g
 
 
 def test_silence_runs_nothing_that_the_check_of_untrusted_content_asks(guarded: House) -> None:
-    job = begun(guarded, "reader", approvals={**SILENT, "expires": "5s"})
-    (first,) = guarded.pending(job)
-    assert guarded.loom("decide", first["id"], "--approve").code == 0
-    assert guarded.loom("wait", job).code == 0
+    for seconds in longer(5):  # on a slow machine the first question may be over before its answer comes
+        job = begun(guarded, "reader", approvals={**SILENT, "expires": f"{seconds:g}s"})
+        first = guarded.pending(job, status=None)[0]
+        approved = guarded.loom("decide", first["id"], "--approve")
+        assert guarded.loom("wait", job).code == 0
+        if approved.code == 0:
+            break
+    assert approved.code == 0, approved
     last = asked(guarded, job)[-1]
     assert (last["tool"], last["status"], last["details"]["asked_by"]) == ("write_file", "expired", ["untrusted"])
     workdir = Path(json.loads(guarded.loom("show", job, "--json").out)["workdir"])
