@@ -83,7 +83,7 @@ def test_what_is_remembered_for_a_job_does_not_stand_in_for_a_signature_that_is_
     (workdir / ".loom").mkdir()
     (workdir / ".loom" / "policy.yaml").write_text("loom: 1\nkind: policy\nsigned: low\n")
     assert again.loom("decide", first["id"], "--approve", "--by", "ann", "--remember", "job").code == 0
-    second = next(row for row in again.pending(job) if row["id"] != first["id"])
+    (second,) = again.pending(job, but=(first["id"],))
     assert second["details"]["signed"] is True
     assert not (workdir / "report.md").exists()  # nor did the first one run: it was decided without one
     assert again.loom("abort", job).code == 0
