@@ -87,6 +87,7 @@ def test_a_call_without_a_preview_is_shown_with_its_arguments_and_with_the_other
     rows = [json.loads(line) for line in house.loom("approvals", "--job", job, "--json").out.splitlines()]
     globbed, read = sorted(rows, key=lambda row: str(row["tool"]))
     assert house.loom("reject", globbed["id"]).code == 0
+    until(lambda: [row["id"] for row in house.pending(job)] == [read["id"]])  # which is written down a moment later
     other = house.folder / "other.json"
     other.write_text('{"path": "another.txt"}')
     said = house.loom("approve", job, "--edit", str(other))
