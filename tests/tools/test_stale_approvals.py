@@ -46,7 +46,7 @@ async def test_a_file_that_changed_since_it_was_shown_is_not_overwritten_and_the
     stand: Stand,
 ) -> None:
     place = stand.place("stale")
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     (place / "f").write_text("new\n")  # so that the diff says that nothing changes
     job = await stand.start("stale", agent=ASKING)
     (first,) = await asked(stand, job)
@@ -68,7 +68,7 @@ async def test_a_file_that_changed_since_it_was_shown_is_not_overwritten_and_the
 
 async def test_two_calls_of_a_turn_that_were_approved_together_both_change_the_file(stand: Stand) -> None:
     place = stand.place("pair")
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     (place / "f").write_text("one\ntwo\n")
     job = await stand.start("pair", agent=ASKING)
     for row in await asked(stand, job, 2):
@@ -80,7 +80,7 @@ async def test_two_calls_of_a_turn_that_were_approved_together_both_change_the_f
 
 async def test_an_approver_may_edit_what_is_written_but_not_over_what_was_not_shown(stand: Stand) -> None:
     place = stand.place("elsewhere")
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     (place / "f").write_text("shown\n")
     (place / "g").write_text("chosen by the approver\n")
     job = await stand.start("elsewhere", agent=ASKING)
