@@ -12,7 +12,7 @@ import pytest
 from loom_client.dev_claims import free_port
 from loom_dsl.metrics import METRICS, STAGES
 from tests.cli.conftest import House, served
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.server
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -26,7 +26,7 @@ class Page:
 
     def read(self) -> Series:
         """Every series with its attributes and its value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE) as answer:
             lines = answer.read().decode().splitlines()
         found = (re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line) for line in lines if not line.startswith("#"))
         named = ((line[1], frozenset(re.findall(r'(\w+)="([^"]*)"', line[2] or "")), line[3]) for line in found if line)
