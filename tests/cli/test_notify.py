@@ -148,7 +148,7 @@ def office(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     (folder / "users.json").write_text(json.dumps(tokens))
     (folder / "mails.json").write_text(json.dumps({"ann": "ann@example.com"}))
     slack, mailbox = receiver(), Mailbox()
-    controller = Controller(mailbox, hostname="127.0.0.1", port=ports["smtp"])
+    controller = Controller(mailbox, hostname="127.0.0.1", port=ports["smtp"], ready_timeout=PATIENCE)
     with ExitStack() as stack:
         stack.enter_context(slack.up())
         controller.start()
