@@ -78,7 +78,7 @@ async def clicked(request: Request) -> Response:
     if not is_from_slack(request, body):
         return Response("this is not signed by Slack", 401)
     said = json.loads(parse_qs(body.decode())["payload"][0])
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:  # the gateway waits for the job to confirm
         done, words = await decide(client, said["user"]["id"], said["actions"][0])
         told = {"text": f"<@{said['user']['id']}>: {words}", "replace_original": done}
         await client.post(said["response_url"], json=told)
