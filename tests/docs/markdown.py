@@ -5,7 +5,7 @@ A block's info string is its language and what a test does with it:
     bash                 run it; the directory and the variables stay for the next block
     bash background      start it, and end it with the page
     bash answer=y        run it at a terminal and answer the question that it asks
-    bash retry           run it again until it succeeds, for at most 20 s: what it waits for takes a moment
+    bash retry           run it again until it succeeds: what it waits for takes a moment
     text output          what the block before printed; … stands for anything
     python               run it
     LANGUAGE file=NAME   write it into a file (Python is only compiled, documents of Loom are validated)

@@ -104,7 +104,7 @@ class Reader:
     def _run(self, text: str) -> None:
         command = self._script(text)
         ended = subprocess.run(
-            command, env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE
+            command, env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * PATIENCE
         )
         self.output = ended.stdout
         assert ended.returncode == 0, self._tell(text, ended.returncode, self.output)
