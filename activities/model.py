@@ -1,6 +1,8 @@
 """The model call: streamed to watchers, stored once, retried by the engine."""
 
 import json
+import logging
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +19,7 @@ from activities.openai_chat import chat_body
 from activities.prices import cost_microusd
 from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import MASKED, NOTE, PRIVATE, Transcript
+from activities.turn_log import tell
 from activities.wasted import WASTED, lost_before, start_of, stream_of
 from loom_dsl.context import estimate_tokens
 from loom_dsl.errors import Aborted, ModelProtocolError, StoreLocked
@@ -25,6 +28,8 @@ from loom_dsl.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
+DEEP = "the recursion is at depth %d, deeper than limits.alarm_depth; what its turns do tells `loom show --profile`"
+"""The alarm, about the turn of this depth."""
 DELTA_SECONDS = 0.05
 """Text goes to watchers in pieces of this time: 0 history events, 20 rows a second."""
 
@@ -88,14 +93,19 @@ class Model:
         facts = await self._runtime.facts(call.job)
         # Before the model is asked: what a store that cannot be written to would lose is not paid for. The disk is
         # waited for once, with the answer, which lies behind this in the same log.
-        stored = await self._runtime.store.write(lambda tx: _begin(tx, call), durable=False)
+        alarm = call.turn > (facts.agent.limits.alarm_depth or sys.maxsize)
+        stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
+        if alarmed:
+            tell(call, DEEP, call.turn, level=logging.WARNING)
         if stored is not None:
             return await self._result(facts, *stored)
         deltas = Deltas(self._runtime, call)
+        began = time.monotonic()
         reply, body = await self._ask(call, facts, deltas)
+        took = round((time.monotonic() - began) * 1000)
         head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
         warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)
-        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, said, deltas, warning))
+        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, said, deltas, warning, took))
         self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
         return await self._result(facts, end, kept)
 
@@ -137,15 +147,24 @@ class Model:
         return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
 
 
-def _begin(tx: Transaction, call: Call) -> tuple[int, dict[str, Any]] | None:
-    """Store the events; give the answer if an attempt before this one stored it."""
+def _begin(tx: Transaction, call: Call, *, alarm: bool) -> tuple[tuple[int, dict[str, Any]] | None, bool]:
+    """Store the events; give the answer if an attempt before this one stored it, and whether the alarm is new."""
     store_events(tx, call)
     start = call.arguments["entries"]
     for entry in tx.read_entries(call.session, start, start + 1):
         if entry.key == call.key:
-            return entry.seq + 1, entry.head
-    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn}])
-    return None
+            return (entry.seq + 1, entry.head), False
+    alarmed = alarm and _sound_alarm(tx, call)
+    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
+    return None, alarmed
+
+
+def _sound_alarm(tx: Transaction, call: Call) -> bool:
+    """Tell watchers, once a job, that its recursion is deep; whether they had not been told."""
+    last = tx.last_offset(call.job)
+    warning = {"t": "warning", "n": call.turn, "code": "deep_recursion", "message": DEEP % call.turn}
+    first, _ = tx.append_events(call.job, "deep_recursion", [warning])
+    return first > last
 
 
 def _head(
@@ -201,7 +220,13 @@ def warning_of(reply: ModelReply) -> dict[str, str] | None:
 
 
 def _finish(
-    tx: Transaction, call: Call, head: dict[str, Any], text: str, deltas: Deltas, warning: dict[str, str] | None
+    tx: Transaction,
+    call: Call,
+    head: dict[str, Any],
+    text: str,
+    deltas: Deltas,
+    warning: dict[str, str] | None,
+    took: int,
 ) -> tuple[int, dict[str, Any], str | None]:
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
@@ -214,7 +239,7 @@ def _finish(
     end = tx.append_entries(call.session, call.key, [entry]).end
     stored = tx.read_entries(call.session, end - 1, end)[0]
     kept = tx.get_blob(stored.content_digest).decode() if stored.content_digest else None
-    event: dict[str, Any] = {"t": "llm_finish", "n": call.turn}
+    event: dict[str, Any] = {"t": "llm_finish", "n": call.turn, "ms": took}
     event["content"] = {"$blob": stored.content_digest} if stored.content_digest else ""
     more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
     tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])

@@ -22,6 +22,7 @@ from activities.stages import Calls, Stages
 from activities.stretch import Stretch
 from activities.tool_node import ToolNode
 from activities.transcript import Transcript
+from activities.turn_log import TurnLog
 from activities.turn_text import TurnText
 from activities.undo import Undo
 
@@ -65,5 +66,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
     }
     if metrics is not None:  # here both ways pass: an activity of its own, and one in a local stretch
         named |= {name: metrics.measured(name, work, runtime) for name, work in named.items() if name in MEASURED}
+    log = TurnLog()
+    named |= {name: log.logged(name, named[name]) for name in log.told}
     own = [observe.flush, observe.announce, observe.signal_time, Signed(runtime).verify]
     return [*own, Stretch(runtime, named).run, *named.values()]

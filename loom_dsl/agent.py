@@ -53,6 +53,10 @@ Name = Annotated[str, AfterValidator(_name), WithJsonSchema({"type": "string", "
 Count = Annotated[int, Field(strict=True, ge=1)]
 
 
+ALARM_DEPTH = 20
+"""Where nothing else is said. Plans leave it out then: workers of releases without this limit read them too."""
+
+
 class Limits(BaseModel):
     """How far a job may go. None is no limit. Reaching one ends the job with a partial result."""
 
@@ -74,6 +78,8 @@ class Limits(BaseModel):
     """Calls of one tool in the whole job, by its name, such as `{network_request: 20}`."""
     max_concurrency: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10
     """Tool calls that run at the same time."""
+    alarm_depth: Annotated[Count | None, Field(exclude_if=lambda depth: depth == ALARM_DEPTH)] = ALARM_DEPTH
+    """Depth beyond which watchers and the worker's log are warned, once a job; null: never. It ends nothing."""
 
 
 class Agent(BaseModel):

@@ -1,17 +1,16 @@
 """What ``loom show --entries`` adds: the turns of a job, one after another, and every entry of its conversation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.transcript import PRIVATE
+from loom_client.cli.recursion import chain
 from loom_client.render.calls import short_arguments
 from loom_client.render.text import clock, one_line
 from loom_dsl.errors import NotFoundError
-from loom_dsl.events import EventType, decode
-from loom_store.rows import Entry, from_millis, to_millis
+from loom_store.rows import Entry
 from loom_store.transaction import Transaction
 
-PAGE = 500
 TURN_HEADS = ("TURN", "ID", "STARTED", "TOKENS", "TOOLS")
 ENTRY_HEADS = ("ENTRY", "TURN", "ROLE", "WHAT")
 
@@ -28,7 +27,7 @@ def conversation(tx: Transaction, row: Mapping[str, Any], turn: int | None = Non
         NotFoundError: The job has no such turn.
     """
     job = row["job"]
-    heads = [head for head in _turns(tx, job) if turn is None or head["turn"] == turn]
+    heads = [head for head in chain(tx, row) if turn is None or head["turn"] == turn]
     if turn is not None and not heads:
         raise NotFoundError(f"job {job} has no turn {turn}; `loom show {job} --entries` lists those that it has")
     own = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
@@ -36,10 +35,6 @@ def conversation(tx: Transaction, row: Mapping[str, Any], turn: int | None = Non
     tools = {call["id"]: call["function"]["name"] for entry in entries for call in entry["tool_calls"]}
     for entry in entries:
         entry["tool"] = tools.get(entry["tool_call_id"])
-    for head in heads:
-        said = [entry for entry in entries if entry["turn"] == head["turn"]]
-        head |= {"usage": _added(entry["usage"] for entry in said if entry["usage"])}
-        head["tools"] = [call["function"]["name"] for entry in said for call in entry["tool_calls"]]
     return {"chain": heads, "conversation": entries}
 
 
@@ -62,21 +57,6 @@ def entry_lines(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return [(str(entry["number"]), str(entry["turn"]), entry["role"], _what(entry)) for entry in entries]
 
 
-def _turns(tx: Transaction, job: str) -> list[dict[str, Any]]:
-    """The turns that have begun, as the job's events tell of them."""
-    heads: list[dict[str, Any]] = []
-    after = 0
-    while batch := tx.read_events(job, after=after, limit=PAGE, timed=True):
-        after = batch[-1][0]
-        for offset, raw in batch:
-            if raw.get("t") == EventType.ITERATION_START:
-                event = decode(job, offset, raw)
-                began = from_millis(to_millis(event.at or 0))
-                names = {"turn_id": event.turn_id, "parent_turn_id": event.parent_turn_id, "depth": event.depth}
-                heads.append({"turn": event.turn + 1, **names, "started_at": began})
-    return heads
-
-
 def _entry(tx: Transaction, entry: Entry) -> dict[str, Any]:
     head = entry.head
     kept = head.get(PRIVATE) or {}
@@ -93,13 +73,6 @@ def _entry(tx: Transaction, entry: Entry) -> dict[str, Any]:
         "code": kept.get("code"),
         "usage": kept.get("usage"),
     }
-
-
-def _added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total = {"prompt_tokens": 0, "completion_tokens": 0, "cached_tokens": 0}
-    for usage in usages:
-        total = {name: count + usage.get(name, 0) for name, count in total.items()}
-    return total
 
 
 def _what(entry: Mapping[str, Any]) -> str:

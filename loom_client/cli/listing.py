@@ -47,10 +47,14 @@ async def jobs(
 
 
 @guarded
-async def show(
+async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
     job: JobName,
     entries: Annotated[bool, typer.Option("--entries", help="Also every turn, and every entry.")] = False,
     turn: Annotated[int | None, typer.Option(min=1, help="Also this turn and its entries.")] = None,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Also its turns as a tree, with their tool calls and child jobs.")
+    ] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Also what each turn took: time and tokens.")] = False,
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -60,6 +64,7 @@ async def show(
     """Show a job."""
     from loom_client.cli.conversation import conversation
     from loom_client.cli.opening import existing_store, find_job
+    from loom_client.cli.recursion import chain, recursion_tree
     from loom_client.cli.summary import summarise
     from loom_client.cli.tables import show_job
     from loom_dsl.errors import UserError
@@ -68,10 +73,15 @@ async def show(
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
         summary = await summarise(opened_store, settings, row)
+        by_turns = entries or profile or turn is not None
+        if by_turns and summary["graph"]:
+            raise UserError(f"job {job} is a graph's and has neither turns nor entries; see `loom watch {job}`")
         if entries or turn is not None:
-            if summary["graph"]:
-                raise UserError(f"job {job} is a graph's and has neither turns nor entries; see `loom watch {job}`")
             summary |= await opened_store.read(lambda tx: conversation(tx, row, turn))
+        if profile:
+            summary["profile"] = await opened_store.read(lambda tx: chain(tx, row))
+        if tree:
+            summary["tree"] = await opened_store.read(lambda tx: recursion_tree(tx, row))
     if as_json:
         print(json.dumps(summary))
     else:

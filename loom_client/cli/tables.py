@@ -7,11 +7,13 @@ from typing import Any
 
 from loom_client.cli.asked import outcome_of
 from loom_client.cli.conversation import ENTRY_HEADS, TURN_HEADS, entry_lines, turn_lines
+from loom_client.cli.recursion import PROFILE_HEADS, profile_lines
 from loom_client.render.approvals import (
     rules_in_words,
 )
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
+from loom_client.render.recursion import draw_tree
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
 from loom_dsl.lookalike import revealed
 from loom_dsl.permission_rules import parse_rule
@@ -88,6 +90,10 @@ def show_job(summary: Mapping[str, Any]) -> None:
         _listed(paper, f"approvals of {child['job']}", ("NODE", "STATUS", "ID", "WHAT"), _questions(child["approvals"]))
     _listed(paper, "turns", TURN_HEADS, turn_lines(summary.get("chain", ()), now))
     _listed(paper, "entries", ENTRY_HEADS, entry_lines(summary.get("conversation", ())))
+    _listed(paper, "profile", PROFILE_HEADS, profile_lines(summary.get("profile", ())))
+    if "tree" in summary:
+        paper.line("  tree")
+        draw_tree(paper, summary["tree"], "    ")
     paper.flush()
 
 
