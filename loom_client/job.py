@@ -12,15 +12,16 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, W
 from temporalio.service import RPCError
 
 from loom_client.edits import check_edit
+from loom_client.lost import why_refused
 from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
 from loom_client.outcome import failure_of, with_final_message, with_whole_answer
-from loom_client.server_errors import is_missing, refusal
+from loom_client.server_errors import is_missing
 from loom_client.signing import SigningKey
 from loom_client.user import user_name
 from loom_client.watching import WatchedJob
 from loom_dsl.approval import Control, problem_of
-from loom_dsl.errors import ConflictError, DecisionRefused, NotFoundError, StoreError
+from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError, StoreError
 from loom_dsl.plan import Plan, PlanText
 from loom_dsl.run import ErrorInfo, RunResult
 from loom_dsl.signature import subject_of
@@ -150,7 +151,7 @@ class JobHandle(WatchedJob):
                     "loom.migrate", args=[PlanText(plan.text), dict(names or {})]
                 )
         except RPCError as error:
-            raise refusal(self.id, error) from None
+            raise await self._refused(error) from None
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise NotFoundError(
                 f"no worker answered for job {self.id} within {MOVE_SECONDS:g} s, so it is not known whether it was "
@@ -192,14 +193,20 @@ class JobHandle(WatchedJob):
                 raise asyncio.CancelledError from None
         except (TimeoutError, RPCError, WorkflowUpdateFailedError) as error:
             if isinstance(error, RPCError) and is_missing(error):
-                raise refusal(self.id, error) from None
+                refused = await why_refused(self._client, self._store, self.id, error)
+                if refused is not None:
+                    raise refused from None
         return None
 
     async def _signal(self, signal: str, payload: dict[str, Any]) -> None:
         try:
             await self.handle.signal(signal, payload)
         except RPCError as error:
-            raise refusal(self.id, error) from None
+            raise await self._refused(error) from None
+
+    async def _refused(self, error: RPCError) -> LoomError:
+        found = await why_refused(self._client, self._store, self.id, error)
+        return found or ConflictError(f"job {self.id} began while this was sent, so it did not get it; send it again")
 
 
 class Job(JobHandle):

@@ -6,7 +6,8 @@ from datetime import datetime
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from loom_client.server_errors import is_missing
+from loom_client.server_errors import is_missing, refusal
+from loom_dsl.errors import ConflictError, LoomError
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
@@ -28,6 +29,24 @@ async def has_closed(client: Client, job: str) -> bool:
         if is_missing(error):
             return False
         raise
+
+
+async def why_refused(client: Client, store: Store, job: str, error: RPCError) -> LoomError | None:
+    """Give what to raise when the server did not take something for a job; None: it runs, so it may be sent again.
+
+    The server has one code for a job that it never knew, one that has ended, and one that ended while it was asked,
+    in changing words. So it is asked where the job stands; of one that it has forgotten, the store knows.
+    """
+    try:
+        if is_missing(error):
+            ended = not is_running(await client.get_workflow_handle(job).describe())
+            return ConflictError(f"job {job} has already ended") if ended else None
+    except RPCError as later:
+        error = later
+    row = await store.read(lambda tx: tx.job(job)) if is_missing(error) else None
+    if row is not None and row["ended_at"] is not None:
+        return ConflictError(f"job {job} has already ended, and the server has forgotten it")
+    return refusal(job, error)
 
 
 async def settle_lost(client: Client, store: Store, job: str) -> bool:

@@ -2,7 +2,7 @@
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_dsl.errors import ConflictError, LoomError, NotFoundError
+from loom_dsl.errors import LoomError, NotFoundError
 
 _AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 _NO_POLLER = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.CANCELLED)
@@ -25,9 +25,7 @@ def is_unanswered(error: RPCError) -> bool:
 
 
 def refusal(job: str, error: RPCError) -> LoomError:
-    """Give what to raise when the server did not take something for a job."""
-    if not is_missing(error):
-        return LoomError(f"the server did not take it: {error.message}")
-    if "completed" in error.message:
-        return ConflictError(f"job {job} has already ended")
-    return NotFoundError(f"the server does not know a running job {job}")
+    """Give what to raise when the server did not answer about a job."""
+    if is_missing(error):
+        return NotFoundError(f"the server does not know a running job {job}")
+    return LoomError(f"the server did not take it: {error.message}")
