@@ -1,5 +1,6 @@
 """What doctor finds, and what it says to do about it."""
 
+import importlib
 import json
 import os
 import socket
@@ -40,6 +41,13 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(address=NOWHERE, namespace="default", task_queue="nobody", store=str(tmp_path / "loom.db"))
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there has all the time that it needs to answer."""
+    for name in ("server", "model"):  # in the package these are the names of functions, too
+        monkeypatch.setattr(importlib.import_module(f"loom_client.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
+
+
 def test_each_failure_says_what_to_do(settings: Settings) -> None:
     found = checks(settings)
     failed = [check for check in found.values() if check.status is Status.FAIL]
@@ -48,6 +56,7 @@ def test_each_failure_says_what_to_do(settings: Settings) -> None:
     assert all(check.fix for check in found.values() if check.status is not Status.OK)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_server_without_a_worker_is_a_warning(settings: Settings, dev_server: DevServer) -> None:
     found = checks(settings.model_copy(update={"address": dev_server.address}))
     assert find(found, "Temporal server").status is Status.OK
@@ -63,6 +72,7 @@ def test_a_worker_that_was_not_heard_for_long_may_be_gone() -> None:
     )
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_namespace_that_is_not_there_fails(settings: Settings, dev_server: DevServer) -> None:
     found = checks(settings.model_copy(update={"address": dev_server.address, "namespace": "none-such"}))
     namespace = find(found, "namespace none-such")
@@ -206,6 +216,7 @@ def test_the_model_of_the_environment_is_judged_and_no_key_is_shown(
     assert "sk-secret-1" not in str(model)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     ("key", "status", "said"), [("sk-right", Status.OK, "answers"), ("sk-wrong", Status.FAIL, "it answers 401")]
 )
@@ -225,6 +236,7 @@ def test_a_named_temporal_cli_that_is_none_fails(settings: Settings, tmp_path: P
     assert "TEMPORAL_CLI" in cli.found
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_status_says_whether_loom_can_work(
     settings: Settings, dev_server: DevServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
