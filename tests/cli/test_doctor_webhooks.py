@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import importlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -20,11 +21,18 @@ from loom_client.doctor import Check, Status, examine
 from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.support.receiver import receiver
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from worker import delivering, make_worker
 
 pytestmark = pytest.mark.server
 SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has all the time that it needs to answer."""
+    for name in ("server", "webhooks"):  # in the package these are the names of functions, too
+        monkeypatch.setattr(importlib.import_module(f"loom_client.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
 
 
 def told(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, list[Check]]:
