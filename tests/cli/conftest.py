@@ -79,6 +79,7 @@ class House:
     models: Mapping[str, str]
     answer_seconds: float = PATIENCE / 2
     """How long a command waits for a worker's answer; less where there is none."""
+    namespace: str = "default"
     ready: list[str] | None = None
     """The command line of a `loom` that has its libraries already; none runs a fresh interpreter each time."""
     _count: int = field(default=0)
@@ -91,6 +92,7 @@ class House:
         own = {
             "PYTHONPATH": str(_ROOT),
             "LOOM_ADDRESS": self.address,
+            "LOOM_NAMESPACE": self.namespace,
             "LOOM_STORE": str(self.store),
             "LOOM_TASK_QUEUE": self.queue,
             "LOOM_CONNECT_SECONDS": str(PATIENCE),
