@@ -7,13 +7,15 @@ import resource
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from loom_client.dev_server import DevServer
 from tests.cli.conftest import LOOM, House, Said
+from tests.support.server import create_namespace, run_apart
 
 pytestmark = pytest.mark.server
 AGENT = "loom: 1\nkind: agent\nname: scribe\nmodel: calm:any\ntools: [glob]\n"
@@ -30,14 +32,20 @@ def odd(text):
 
 @pytest.fixture(scope="module")
 def place(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A server and a store, and no worker."""
+    """A server and a store, and no worker; its ids of jobs are its own, also where the module is begun twice."""
     folder = tmp_path_factory.mktemp("place")
-    made = House(folder, dev_server.address, folder / "loom.db", "nobody", {"calm": "http://127.0.0.1:9/v1"}, 1.0)
+    models = {"calm": "http://127.0.0.1:9/v1"}
+    own = run_apart(_namespace(dev_server.address))
+    made = House(folder, dev_server.address, folder / "loom.db", "nobody", models, 1.0, own)
     (folder / "agent.yaml").write_text(AGENT)
     (folder / "my_tools.py").write_text(TOOLS)
     assert made.loom("run", "agent.yaml", "x", "--job", "job-one", "--detach").code == 0
     yield made
     assert made.loom("abort", "job-one").code == 0
+
+
+async def _namespace(address: str) -> str:
+    return await create_namespace(await Client.connect(address))
 
 
 def mistaken(said: Said) -> str:
@@ -174,12 +182,12 @@ def test_the_release_is_an_option_too(place: House) -> None:
     assert option.out.strip()
 
 
-def test_a_store_that_cannot_be_used_is_named(place: House, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_used_is_named(place: House, tmp_path: Path, fresh: Callable[[str], str]) -> None:
     missing = mistaken(place.loom("jobs", "--store", str(tmp_path / "none.db")))
     assert f"there is no store at {tmp_path / 'none.db'}" in missing
-    newer = tmp_path / "newer.db"
-    assert place.loom("run", "agent.yaml", "x", "--job", "n", "--detach", "--store", str(newer)).code == 0
-    assert place.loom("abort", "n", "--store", str(newer)).code == 0
+    newer, job = tmp_path / "newer.db", fresh("n")
+    assert place.loom("run", "agent.yaml", "x", "--job", job, "--detach", "--store", str(newer)).code == 0
+    assert place.loom("abort", job, "--store", str(newer)).code == 0
     with sqlite3.connect(newer) as connection:
         connection.execute("UPDATE loom_version SET version_num = '9999'")
     connection.close()
