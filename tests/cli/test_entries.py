@@ -1,6 +1,7 @@
 """`loom show --entries`: looking back at every turn of a job and every entry of its conversation."""
 
 import json
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -16,13 +17,13 @@ TASK = {"role": "user", "content": "write it down"}
 @pytest.fixture(scope="module")
 def written(house: House) -> str:
     """A job of two turns, whose only call was rejected."""
-    agent, workdir = house.agent("writer"), house.workdir()
-    said = house.loom("run", agent, TASK["content"], "--workdir", workdir, "--job", "look-back", "--detach")
+    agent, workdir, job = house.agent("writer"), house.workdir(), f"look-{uuid.uuid4().hex[:4]}"
+    said = house.loom("run", agent, TASK["content"], "--workdir", workdir, "--job", job, "--detach")
     assert said.code == 0, said
-    house.pending("look-back")
-    assert house.loom("reject", "look-back", "--reason", "not today", "--by", "ann").code == 0
-    assert house.loom("wait", "look-back").code == 0
-    return "look-back"
+    house.pending(job)
+    assert house.loom("reject", job, "--reason", "not today", "--by", "ann").code == 0
+    assert house.loom("wait", job).code == 0
+    return job
 
 
 def test_programs_get_the_chain_of_turns_and_the_whole_conversation(house: House, written: str) -> None:
