@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,17 @@ def outside(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             yield made
 
 
-def test_a_fork_is_followed_and_says_where_it_comes_from_and_that_files_stay(house: House, calm: str) -> None:
-    said = house.loom("fork", calm, "--turn", "1", "--job", "branch-1", "--no-input")
+def test_a_fork_is_followed_and_says_where_it_comes_from_and_that_files_stay(
+    house: House, calm: str, fresh: Callable[[str], str]
+) -> None:
+    branch = fresh("branch-1")
+    said = house.loom("fork", calm, "--turn", "1", "--job", branch, "--no-input")
     assert (said.code, "● turn 2" in said.out, "● turn 1" in said.out) == (0, True, False), said
-    assert f"job branch-1 goes on from turn 1 of {calm}; files in {house.folder}" in said.err
+    assert f"job {branch} goes on from turn 1 of {calm}; files in {house.folder}" in said.err
     assert "stay as they are now" in said.err
-    assert f"forked from {calm} at turn 1" in plain(house.loom("show", "branch-1"))
-    assert plain(house.loom("effects", "branch-1")).startswith(f"forked from {calm} at turn 1; effects up to there")
-    shown = json.loads(house.loom("show", "branch-1", "--json").out)
+    assert f"forked from {calm} at turn 1" in plain(house.loom("show", branch))
+    assert plain(house.loom("effects", branch)).startswith(f"forked from {calm} at turn 1; effects up to there")
+    shown = json.loads(house.loom("show", branch, "--json").out)
     assert (shown["forked_from"], shown["turns"]) == ({"job": calm, "turn": 1}, 1)
     assert shown["usage"]["model_calls"] == 1
     assert json.loads(house.loom("show", calm, "--json").out)["forked_from"] is None
@@ -103,17 +106,17 @@ def test_a_job_that_is_not_there_and_one_of_a_graph_are_told(house: House) -> No
     assert (said.code, "runs the graph plain, which has no turns" in said.err) == (2, True)
 
 
-def test_another_agent_and_another_directory_go_on(house: House, calm: str) -> None:
-    place = house.workdir()
+def test_another_agent_and_another_directory_go_on(house: House, calm: str, fresh: Callable[[str], str]) -> None:
+    place, moved = house.workdir(), fresh("moved")
     (Path(place) / "AGENTS.md").write_text("Speak Latin.")
     agent = house.agent("calm", name="other", instructions="Be brief.")
-    said = house.loom("fork", calm, "--turn", "1", "--agent", agent, "--workdir", place, "--job", "moved", "--no-input")
+    said = house.loom("fork", calm, "--turn", "1", "--agent", agent, "--workdir", place, "--job", moved, "--no-input")
     assert said.code == 0, said
-    shown = json.loads(house.loom("show", "moved", "--json").out)
+    shown = json.loads(house.loom("show", moved, "--json").out)
     assert (shown["agent"], shown["workdir"]) == ("other", place)
     with Store.open(house.store) as store:
         notes = store.read_sync(
-            lambda tx: [tx.get_blob(e.content_digest or "") for e in tx.read_entries("s-moved") if e.kind == "note"]
+            lambda tx: [tx.get_blob(e.content_digest or "") for e in tx.read_entries(f"s-{moved}") if e.kind == "note"]
         )
     assert len(notes) == 1
     assert b"Speak Latin." in notes[0]
