@@ -11,15 +11,16 @@ from temporalio import activity
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, this_process
 from activities.node_call import value_of
 from activities.observe import store_events
-from activities.runtime import Call, JobFacts, Runtime
+from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
 from activities.tool_run import Raised, describe, run_function
 from loom_dsl.agent import call_name
-from loom_dsl.errors import LoomError, MissingTools, PermissionDenied, StoreError
+from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.effects import undo_key
-from loom_store.rows import Effect
+from loom_store.rows import Effect, EffectStatus
+from loom_store.transaction import Transaction
 
 ATTEMPTS = 3
 """How often a `compensate` is called that raises."""
@@ -27,9 +28,14 @@ PAUSES = (0.5, 2.0)
 """Seconds before it is called again."""
 LONGEST_NOTE = 500
 Outcome = Literal["undone", "failed", "unknown", "kept"]
+Told = tuple[Outcome, str]
+"""What came of taking an effect back, and why."""
+_STATUS: dict[Outcome, EffectStatus] = {"undone": "settled", "failed": "failed", "unknown": "unknown"}
 NO_WAY = "the tool has no `compensate`"
 NOT_KNOWN = "it is not known whether it happened"
 NOT_SEEN = "the worker was lost while it took this back"
+NOT_THERE: Told = "undone", "it had not happened"
+UNCLEAR: Told = "unknown", NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +53,19 @@ class _Effect:
         """Names the taking back, in the ledger and towards the tool."""
         return undo_key(self.effect)
 
+    @property
+    def place(self) -> tuple[Run, str]:
+        """Names it in this worker; the key may come again with another job of the same id."""
+        return self.call.run, self.key
+
 
 class Undo:
     """The activity ``loom.effects.undo``."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._unwritten: dict[tuple[Run, str], Told] = {}
+        """What came of taking something back while the store has not taken it."""
 
     @activity.defn(name="loom.effects.undo")
     async def undo(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -78,33 +91,27 @@ class Undo:
             await self._tell(call, row, outcome, note)
         return found
 
-    async def _one(self, call: Call, facts: JobFacts, row: Effect) -> tuple[Outcome, str]:
+    async def _one(self, call: Call, facts: JobFacts, row: Effect) -> Told:
         try:
             tool = self._tool(facts, row.tool)
             if tool is None or tool.compensate is None:
                 return "kept", NO_WAY
             text = await self._runtime.store.read(lambda tx: tx.get_blob(row.arguments_digest))
             one = _Effect(call, facts, await let_go(self._runtime.store, row, tool.timeout), tool, json.loads(text))
-            begun = await self._runtime.store.write(
-                lambda tx: tx.begin_effect(
-                    one.key,
-                    job=row.job,
-                    turn=row.turn,
-                    call_id=row.call_id,
-                    tool=row.tool,
-                    arguments_digest=row.arguments_digest,
-                    summary=f"take back {row.summary}",
-                    held=(this_process(), HELD_SECONDS),
-                )
-            )
-            return await self._begin(one) if begun.created else await self._earlier(one, begun)
-        except (MissingTools, StoreError):
-            raise
+            earlier = await self._runtime.store.read(lambda tx: tx.effect(one.key))
+            return await (self._begin(one) if earlier is None else self._earlier(one, earlier))
+        except (MissingTools, StoreError) as error:
+            if not isinstance(error, BlobMissing):
+                raise
+            return "failed", self._masked(error.message)  # it does not come back, and must not keep the others here
         except LoomError as error:
             return "failed", self._masked(error.message)
 
-    async def _earlier(self, one: _Effect, begun: Effect) -> tuple[Outcome, str]:
+    async def _earlier(self, one: _Effect, begun: Effect) -> Told:
         """An attempt before this one began to take it back: say what came of it; it is not begun twice."""
+        unwritten = self._unwritten.get(one.place)
+        if begun.status == "pending" and unwritten is not None:
+            return await self._settle(one, *unwritten)
         begun = await let_go(self._runtime.store, begun, one.tool.timeout)
         if begun.status == "settled":
             return "undone", begun.note or ""
@@ -112,22 +119,43 @@ class Undo:
             return await self._settle(one, "unknown", NOT_SEEN)
         return ("failed" if begun.status == "failed" else "unknown"), begun.note or ""
 
-    async def _begin(self, one: _Effect) -> tuple[Outcome, str]:
-        """Take it back, once it is clear that it happened."""
-        AT_WORK.add(one.key)
+    async def _begin(self, one: _Effect) -> Told:
+        """Take it back, once it is clear that it happened. Until then nothing is begun: that may be tried again."""
+        told, result = None, None
         try:
             secrets = secrets_of(self._runtime, one.facts, one.tool, one.arguments)
             one = replace(one, arguments=one.arguments | secrets)
             happened, result = await self._happened(one)
-            if happened == "not_happened":
-                return await self._settle(one, "undone", "it had not happened")
-            if happened == "unknown":
-                return await self._settle(one, "unknown", NOT_KNOWN)
-            return await self._called(one, result)
+            told = {"not_happened": NOT_THERE, "unknown": UNCLEAR}.get(happened)
         except PermissionDenied as error:
-            return await self._settle(one, "failed", error.message)
+            told = "failed", self._masked(error.message)
+        begun = await self._runtime.store.write(lambda tx: self._write(tx, one, told))
+        if not begun.created:
+            return await self._earlier(one, begun)
+        if told is not None:
+            return told
+        AT_WORK.add(one.key)
+        try:
+            return await self._called(one, result)
         finally:
             AT_WORK.discard(one.key)
+
+    def _write(self, tx: Transaction, one: _Effect, told: Told | None) -> Effect:
+        """Write down that it is being taken back, or at once what came of it where nothing is called."""
+        row = one.effect
+        begun = tx.begin_effect(
+            one.key,
+            job=row.job,
+            turn=row.turn,
+            call_id=row.call_id,
+            tool=row.tool,
+            arguments_digest=row.arguments_digest,
+            summary=f"take back {row.summary}",
+            held=(this_process(), HELD_SECONDS),
+        )
+        if begun.created and told is not None:
+            tx.settle_effect(one.key, _STATUS[told[0]], note=told[1])
+        return begun
 
     async def _happened(self, one: _Effect) -> tuple[str, Any]:
         """Whether the effect is there, and what the call gave."""
@@ -146,7 +174,7 @@ class Undo:
             return "unknown", None
         return (found.outcome, found.result) if isinstance(found, Reconciliation) else ("unknown", None)
 
-    async def _called(self, one: _Effect, result: Any) -> tuple[Outcome, str]:
+    async def _called(self, one: _Effect, result: Any) -> Told:
         compensate = one.tool.compensate
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
@@ -168,10 +196,12 @@ class Undo:
                 why = error.message if isinstance(error, LoomError) else describe(error)
         return await self._settle(one, "failed", f"{why} ({ATTEMPTS} attempts)")
 
-    async def _settle(self, one: _Effect, outcome: Outcome, note: str) -> tuple[Outcome, str]:
-        status: Any = {"undone": "settled", "failed": "failed", "unknown": "unknown"}[outcome]
+    async def _settle(self, one: _Effect, outcome: Outcome, note: str) -> Told:
         note = self._masked(note)
-        await self._runtime.keep(lambda tx: tx.settle_effect(one.key, status, note=note or None))
+        # Nobody else knows it: where the store fails, the next attempt that comes here writes it down.
+        self._unwritten[one.place] = outcome, note
+        await self._runtime.keep(lambda tx: tx.settle_effect(one.key, _STATUS[outcome], note=note or None))
+        self._unwritten.pop(one.place, None)
         return outcome, note
 
     async def _tell(self, call: Call, row: Effect, outcome: Outcome, note: str) -> None:

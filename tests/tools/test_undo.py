@@ -11,6 +11,7 @@ from activities.runtime import JobFacts, Runtime
 from activities.undo import NOT_KNOWN, NOT_SEEN, Undo
 from loom_dsl.agent import Agent
 from loom_dsl.canonical import canonical_json
+from loom_dsl.errors import StoreError
 from loom_dsl.tools import Reconciliation, tool
 from loom_store.effects import undo_key
 from loom_store.store import Store
@@ -37,8 +38,38 @@ def register(text: str) -> str:
 REGISTRY = ToolRegistry({"send": send, "register": register}, {})
 
 
-async def undone(folder: Path, patch: pytest.MonkeyPatch, name: str, status: Any, *, again: Any = None) -> list[Any]:
-    """Take a job's one effect back, of which `status` is known; `again`: of a taking back before. What was told."""
+class Failing:
+    """A store that fails once, at its read or write with a number."""
+
+    def __init__(self, store: Store, number: int) -> None:
+        self._store, self._left, self.path = store, number, store.path
+
+    async def read(self, work: Any) -> Any:
+        return await self._at(self._store.read, work)
+
+    async def write(self, work: Any) -> Any:
+        return await self._at(self._store.write, work)
+
+    async def _at(self, do: Any, work: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            raise StoreError("the disk is full")
+        return await do(work)
+
+
+async def undone(
+    folder: Path, patch: pytest.MonkeyPatch, name: str, status: Any, *, again: Any = None, broken: int = 0
+) -> list[Any]:
+    """Take a job's one effect back, of which `status` is known; give what was told.
+
+    Args:
+        folder: Where the store is.
+        patch: Sets what the engine says of the attempt.
+        name: Of the tool.
+        status: Of the effect.
+        again: Of a taking back before.
+        broken: Number of the read or write at which the store fails once.
+    """
     SAID.clear()
     info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=2)
     patch.setattr("temporalio.activity.info", lambda: info)
@@ -56,8 +87,15 @@ async def undone(folder: Path, patch: pytest.MonkeyPatch, name: str, status: Any
             store.write_sync(lambda tx: tx.begin_effect(undo_key(effect), **given))
         if again not in (None, "pending"):
             store.write_sync(lambda tx: tx.settle_effect(undo_key(effect), again))
-        for _ in range(2):
-            await Undo(runtime).undo({"at": "take_back#1", "with": {}})
+        if broken:
+            runtime.store = Failing(store, broken)  # type: ignore[assignment]
+        undo, failures = Undo(runtime), 0
+        for _ in range(3 if broken else 2):
+            try:
+                await undo.undo({"at": "take_back#1", "with": {}})
+            except StoreError:
+                failures += 1
+        assert failures == (broken > 0)
         told = [event for _, event in store.read_sync(lambda tx: tx.read_events("job"))]
         return [(event["outcome"], event.get("message", "")) for event in told if event["t"] == "compensated"]
 
@@ -80,3 +118,11 @@ async def test_an_effect_is_taken_back_at_most_once_and_only_when_it_happened(
 ) -> None:
     assert await undone(tmp_path, monkeypatch, name, status, again=again) == told
     assert said == SAID
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+async def test_a_store_that_fails_once_makes_nothing_unknown_and_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    assert await undone(tmp_path, monkeypatch, "send", "settled", broken=number) == [("undone", "")]
+    assert SAID == ["one out job/~undo/0/c"]
