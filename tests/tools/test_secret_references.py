@@ -123,6 +123,11 @@ def stored(stand: Stand) -> bytes:
     return b"\0".join([*unpacked, *(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))])
 
 
+def once_each() -> list[tuple[str, ...]]:
+    """What the functions were given, in order; a quick one that is too slow for its worker runs once more."""
+    return list(dict.fromkeys(GIVEN))
+
+
 async def blobs(stand: Stand, names: list[str]) -> list[bytes]:
     return [await stand.loom.store.read(lambda tx, name=name: tx.get_blob(name)) for name in names]
 
@@ -144,12 +149,13 @@ async def test_the_function_gets_the_value_and_all_others_the_reference(stand: S
         await job.decide(row["id"], "approve", by="me")
     found = await stand.unharmed(job)  # which looks for the value in histories, messages and events
 
-    assert GIVEN == [
+    assert once_each() == [
         ("sign_in", "open", KNOWN),
         ("sign_in", "closed", KNOWN),
         ("balance", "all", KNOWN),
         ("balance", REFERENCE, "plain"),
     ]
+    assert [call[0] for call in GIVEN].count("sign_in") == 2
     assert set(SEEN) == {REFERENCE, "plain", "${secret:OPENAI_API_KEY}"}
     told = [found.tool(place)["content"] for place in range(6)]
     assert told[0] == f'{{"account":"open","with":"{REFERENCE}"}}'
@@ -191,7 +197,8 @@ async def test_a_node_gives_a_secret_that_its_graph_names_and_no_other(stand: St
     job = await stand.loom.start_graph(graph, input={"said": "node"}, workdir=stand.folder)
     result = await job.result()
     assert result.status == "completed", result.error
-    assert GIVEN == [("sign_in", "node", KNOWN), ("balance", "graph", KNOWN)]
+    assert once_each() == [("sign_in", "node", KNOWN), ("balance", "graph", KNOWN)]
+    assert [call[0] for call in GIVEN].count("sign_in") == 1
     assert result.result["named"] == {"account": "node", "with": REFERENCE}
     assert result.result["default"] == f"graph has 5, says the bearer of {REFERENCE}"
     assert result.result["computed"]["code"] == "permission_denied"
