@@ -255,10 +255,10 @@ def test_only_what_may_be_the_beginning_of_a_value_is_held_back(pieces: list[str
 
 def test_a_stream_of_small_pieces_takes_linear_time_also_beside_a_long_key() -> None:
     stream = MaskedStream({"KEY": "-----BEGIN KEY-----\n" + f"{LETTERS}\n" * 60, "N": VALUE})
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(100):
         stream.feed("some words of an answer ")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("user", ["a", "ab", "abc", "abcd"])
