@@ -1,6 +1,7 @@
 """Jobs whose agents use tools of MCP servers, on a real server."""
 
 import json
+import shutil
 import subprocess
 import sys
 import uuid
@@ -166,6 +167,7 @@ async def test_an_agent_uses_the_published_servers_of_time_and_git(stand: Stand,
         command = ["git", "-C", str(repository), *person, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
+    shutil.rmtree(repository, ignore_errors=True)  # of a first try
     repository.mkdir()
     git("init", "--quiet")
     git("config", "user.name", "Ann")
