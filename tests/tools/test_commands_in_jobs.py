@@ -86,6 +86,7 @@ def sleeping() -> list[int]:
 
 
 async def test_a_command_runs_after_somebody_approved_it(stand: Stand) -> None:
+    (stand.place("command") / "made.txt").unlink(missing_ok=True)  # of a first try
     job = await stand.start("command", agent=ASKING)
     (stand.place("command") / "given.txt").write_text("given\n")
     row = await asked(stand, job)
