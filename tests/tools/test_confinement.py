@@ -216,7 +216,7 @@ def test_a_memory_bomb_ends(place: Place) -> None:
     ended = place.python("x = bytearray(400 << 20)", limits=few)
     assert ended.status == 1
     assert "MemoryError" in ended.output
-    hold = f"{PYTHON} -c 'import time; x = bytearray(120 << 20); time.sleep(30)' &"
+    hold = f"{PYTHON} -c 'import time; x = bytearray(120 << 20); time.sleep(600)' &"
     assert place.run(f"{hold} {hold} {hold} wait", limits=few).stopped == "memory"
 
 
