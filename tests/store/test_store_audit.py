@@ -1,6 +1,7 @@
 """The audit trail: what was written stays as it was, or everybody can see that it did not."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_an_empty_trail_is_whole(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_changed_is_found(trail: Path, change: str, told: str) -> None:
-    with sqlite3.connect(trail) as database:
+    with closing(sqlite3.connect(trail)) as database, database:
         assert database.execute(change).rowcount == 1
     assert problem(trail).startswith(told)
 
@@ -75,7 +76,7 @@ def test_what_was_changed_is_found(trail: Path, change: str, told: str) -> None:
 def test_an_end_that_was_cut_off_is_found_by_who_kept_the_hash(trail: Path) -> None:
     kept = heads(trail)
     assert problem(trail, kept[-1]) == problem(trail, kept[2]) == ""
-    with sqlite3.connect(trail) as database:
+    with closing(sqlite3.connect(trail)) as database, database:
         database.execute("DELETE FROM audit WHERE number = 5")
     assert problem(trail) == ""
     assert f"no entry has the hash {kept[-1]}" in problem(trail, kept[-1])
