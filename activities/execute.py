@@ -255,6 +255,10 @@ class Execute:
             await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status_of(why), note=note))
 
     async def _kept(self, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
+        if run.tool.quick and not (run.is_kept or run.images or run.left):
+            name = await self._runtime.store.put_later(output.encode("utf-8", "replace"))
+            self._drop(run.place)
+            return given_of(name, [])
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
         keeping = asyncio.create_task(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
         self._unheard.add(keeping)

@@ -13,6 +13,7 @@ from activities.runtime import Call, Runtime
 from activities.stages import Calls
 from activities.told import failed, message_of
 from activities.untrusted import comes_from_outside, mark_untrusted
+from loom_dsl.canonical import digest
 from loom_dsl.errors import (
     BlobMissing,
     LoomError,
@@ -56,38 +57,24 @@ class Format:
             looked_at = "after_execute" in facts.agent.hooks
             more = reads_on(facts, item)
             outside = comes_from_outside(self._runtime, facts, item)
-        told = call.arguments["outcome"]
-        return await self._runtime.store.write(
-            lambda tx: self._format(tx, call, _known(tx, call, told, looked_at=looked_at), more, outside=outside)
-        )
-
-    def _format(
-        self, tx: Transaction, call: Call, outcome: dict[str, Any], more: bool, *, outside: bool
-    ) -> dict[str, Any]:
-        store_events(tx, call)
-        item = call.arguments["call"]
+        outcome = call.arguments["outcome"]
+        if outcome.get("code") in NO_END and "ms" not in outcome:
+            outcome = await self._runtime.store.write(lambda tx: _known(tx, call, outcome, looked_at=looked_at))
         if outcome.get("choice") == "respond":
             # What a person answers stands for the tool's output, so it is redacted before it is kept, like one.
             answer = redact(outcome["message"], self._runtime.secrets).encode("utf-8", "replace")
-            outcome = {"ok": True, "output": tx.put_blob(answer), "by": outcome.get("by", "")}
-        message, text = message_of(tx, outcome, self._runtime.secrets, reads_on=more)
-        content = tx.put_blob(text.encode("utf-8", "replace"))
-        if outside:
-            mark_untrusted(tx, call.job, item["name"])
-        event = {
-            "t": "tool_result",
-            "n": call.turn,
-            "tool_call_id": item["id"],
-            "tool": item["name"],
-            "status": message.status,
-            "content": {"$blob": content},
-        }
-        if message.code:
-            event |= {"code": message.code}
-        if outcome.get("ms") is not None:
-            event |= {"ms": outcome["ms"]}
-        tx.append_events(call.job, f"{call.turn}/{call.at}", [event])
-        made = {"id": item["id"], "status": message.status, "code": message.code, "content": content}
+            outcome = {"ok": True, "output": await self._runtime.store.put_later(answer), "by": outcome.get("by", "")}
+        return await self._format(call, outcome, more, outside=outside)
+
+    async def _format(self, call: Call, outcome: dict[str, Any], more: bool, *, outside: bool) -> dict[str, Any]:
+        store, item = self._runtime.store, call.arguments["call"]
+        output = await self._runtime.content(outcome["output"]) if outcome.get("ok") else b""
+        message, text = message_of(outcome, output, self._runtime.secrets, reads_on=more)
+        data = text.encode("utf-8", "replace")
+        made = {"id": item["id"], "status": message.status, "code": message.code, "content": digest(data)}
+        # The policies of the calls after this one must know at once of what came from outside.
+        write = store.write if outside else store.write_later
+        await write(lambda tx: _tell(tx, call, made, data, outcome.get("ms"), outside=outside))
         if message.cut and more:
             made["output"] = outcome["output"]
         if outcome.get("images") and not is_node_call(item):
@@ -95,8 +82,28 @@ class Format:
         return {**made, **for_graph(outcome, message, text)} if is_node_call(item) else made
 
 
+def _tell(tx: Transaction, call: Call, made: dict[str, Any], data: bytes, ms: int | None, *, outside: bool) -> None:
+    """Keep a call's message, and tell watchers."""
+    store_events(tx, call)
+    if outside:
+        mark_untrusted(tx, call.job, call.arguments["call"]["name"])
+    event = {
+        "t": "tool_result",
+        "n": call.turn,
+        "tool_call_id": made["id"],
+        "tool": call.arguments["call"]["name"],
+        "status": made["status"],
+        "content": {"$blob": tx.put_blob(data)},
+    }
+    if made["code"]:
+        event |= {"code": made["code"]}
+    if ms is not None:
+        event |= {"ms": ms}
+    tx.append_events(call.job, f"{call.turn}/{call.at}", [event])
+
+
 def _known(tx: Transaction, call: Call, outcome: dict[str, Any], *, looked_at: bool) -> dict[str, Any]:
-    """Give what is known of a call: where no attempt came to its end, the ledger knows more than the engine says.
+    """Give what is known of a call of which no attempt came to its end: the ledger knows more than the engine says.
 
     Args:
         tx: Reads the ledger.
@@ -104,8 +111,6 @@ def _known(tx: Transaction, call: Call, outcome: dict[str, Any], *, looked_at: b
         outcome: What the stages before gave, or what ended them.
         looked_at: Whether a hook says what of the tool's result is passed on; here it has not been asked.
     """
-    if outcome.get("code") not in NO_END or "ms" in outcome:
-        return outcome
     known = outcome_of(tx, effect_key(call))
     if known is None:
         return failed(ToolLost()) if outcome["code"] == ToolTimeout.code else outcome

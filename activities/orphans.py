@@ -58,7 +58,8 @@ def _known(tx: Transaction, key: str, facts: JobFacts | None, secrets: Mapping[s
         # A hook may keep a result from the model, and it may not have been asked.
         return _cancelled(WITHHELD)
     more = facts is not None and reads_on(facts, {})
-    message, text = message_of(tx, outcome, secrets, reads_on=more)
+    output = tx.get_blob(outcome["output"]) if outcome["ok"] else b""
+    message, text = message_of(outcome, output, secrets, reads_on=more)
     return message, text, outcome["output"] if message.cut and more else ""
 
 

@@ -192,6 +192,15 @@ class Runtime:
             self._endpoints[model] = endpoint_from_environment(model, self.environment)
         return self._endpoints[model]
 
+    async def content(self, name: str) -> bytes:
+        """Give a content of the store by its digest.
+
+        Raises:
+            BlobMissing: The store does not hold it.
+        """
+        kept = self.store.cached_blob(name)
+        return await self.store.read(lambda tx: tx.get_blob(name)) if kept is None else kept
+
     async def keep(self, work: Callable[[Transaction], Kept]) -> Kept:
         """Write down what cannot be found out again, such as a model's answer: a locked store is waited for."""
         while True:

@@ -19,6 +19,7 @@ from loom_dsl.errors import LoomError
 from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState, natural
 from loom_dsl.wire import activity_argument, fingerprint, size_of
+from loom_store.together import Together
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 Outcome = list[Any]
@@ -30,6 +31,8 @@ Ready = tuple[str, dict[str, Any]]
 LAST_START, LONGEST = 0.25, 0.5
 """Seconds after which a stretch starts nothing more, and after which it ends what still runs: it holds the workflow
 task, and with it every signal and every sibling branch."""
+UNTOLD = 0.05
+"""Seconds that watchers may wait for the result of one call while another one runs."""
 MOST_OUTCOMES, MOST_BYTES = 300, 512 * 1024
 """Of one stretch. What does not fit any more runs remotely: the engine ends a job whose local activity gives over
 2 MiB back."""
@@ -60,9 +63,11 @@ class Stretch:
         machine = Machine((await self._runtime.facts(job)).plan, state, job)
         if argument["busy"]:
             machine.side_work["~"] = None
-        return await self._go_on(machine, [(name, given) for name, given in argument["begin"]])
+        # Nobody learns of an outcome before the stretch has ended, so what the stages write goes together.
+        async with self._runtime.store.together() as waiting:
+            return await self._go_on(machine, [(name, given) for name, given in argument["begin"]], waiting)
 
-    async def _go_on(self, machine: Machine, ready: list[Ready]) -> list[Outcome]:
+    async def _go_on(self, machine: Machine, ready: list[Ready], waiting: Together) -> list[Outcome]:
         loop = asyncio.get_running_loop()
         began, room = loop.time(), MOST_BYTES
         outcomes: list[Outcome] = []
@@ -72,8 +77,13 @@ class Stretch:
                 for name, given in ready:
                     running[asyncio.ensure_future(self._handlers[name](given))] = given
                 ready = []
-                left = began + LONGEST - loop.time()
-                done, _ = await asyncio.wait(running, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+                left = max(0.0, began + LONGEST - loop.time())
+                told_soon = waiting.waits and left > UNTOLD
+                timeout = UNTOLD if told_soon else left
+                done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                if not done and told_soon:
+                    await self._runtime.store.settle()
+                    continue
                 if not done:
                     break
                 for task in sorted(done, key=lambda task: natural(running[task]["at"])):

@@ -6,7 +6,6 @@ from typing import Any
 from loom_dsl.errors import LoomError, MissingTools, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.tool_result import ToolMessage, failure, reference_of, refusal, success
-from loom_store.transaction import Transaction
 
 MOST_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
@@ -29,13 +28,13 @@ def failed(error: LoomError) -> dict[str, Any]:
 
 
 def message_of(
-    tx: Transaction, outcome: Mapping[str, Any], secrets: Mapping[str, str], *, reads_on: bool
+    outcome: Mapping[str, Any], output: bytes, secrets: Mapping[str, str], *, reads_on: bool
 ) -> tuple[ToolMessage, str]:
     """Make the message of a call's outcome, and its text as it may be stored.
 
     Args:
-        tx: Reads the output.
         outcome: What the stage `execute` said, or who decided about the call.
+        output: The content that an outcome names which is ok.
         secrets: Values that must not be stored.
         reads_on: Whether the agent can read on in an output that is cut.
     """
@@ -43,7 +42,7 @@ def message_of(
         message = refusal(outcome)
     elif outcome.get("ok"):
         reference = reference_of(outcome["output"]) if reads_on else ""
-        message = success(tx.get_blob(outcome["output"]).decode(), reference=reference)
+        message = success(output.decode(), reference=reference)
     else:
         message = failure(outcome["code"], outcome["message"])
     # An output was redacted before it was kept; what others say about a call was not.

@@ -1,9 +1,10 @@
 """The store: one SQLite file that every process of an installation opens."""
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Final, Self, TypeVar, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from loom_dsl.canonical import digest
 from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
 from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
@@ -20,6 +22,7 @@ from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
 from loom_store.scope import MIB, Listener, Shared
 from loom_store.sizes import SizeReport, measure_sizes
+from loom_store.together import WAITING, Together
 from loom_store.transaction import Transaction
 from loom_store.writer import Writer
 
@@ -100,7 +103,59 @@ class Store:
             StoreLocked: Another process has held the write lock for too long. Nothing was written.
             StoreError: The database failed. Nothing was written.
         """
-        return cast(T, await asyncio.wrap_future(self._writer.submit(work, durable)))
+        waiting = self._waiting()
+        if waiting is None or not waiting.waits:
+            return cast(T, await asyncio.wrap_future(self._writer.submit(work, durable)))
+        joined, others = waiting.joined(work)
+        writing = asyncio.wrap_future(self._writer.submit(joined, True))
+        waiting.follow(writing, others)
+        return cast(T, await asyncio.shield(writing))
+
+    @contextlib.asynccontextmanager
+    async def together(self) -> AsyncIterator[Together]:
+        """Let what is given to `write_later` in this block wait for the next write there, at the latest for its end.
+
+        For work of which nobody outside learns before the block has ended: what waits is lost when the process is,
+        and when the block ends with an exception. Reading in the block writes first what waits.
+        """
+        waiting = Together(self)
+        token = WAITING.set(waiting)
+        try:
+            yield waiting
+            await self.settle()
+        finally:
+            WAITING.reset(token)
+            waiting.owner = None  # a task that outlives the block does not wait any more
+
+    async def write_later(self, work: Callable[[Transaction], object]) -> None:
+        """Write with the next write of the `together` block that the caller is in; outside of one, at once.
+
+        Args:
+            work: As for `write`. Doing it twice must be as doing it once.
+        """
+        waiting = self._waiting()
+        if waiting is None:
+            await self.write(work)
+        else:
+            waiting.add(work)
+
+    async def put_later(self, data: bytes) -> str:
+        """Keep a content as `write_later` would, and give its digest. `cached_blob` has it at once."""
+        waiting = self._waiting()
+        if waiting is None:
+            return await self.write(lambda tx: tx.put_blob(data))
+        name = digest(data)
+        waiting.contents[name] = data
+        waiting.add(lambda tx: tx.put_blob(data))
+        return name
+
+    async def settle(self) -> None:
+        """Write what waits in the `together` block that the caller is in."""
+        waiting = self._waiting()
+        if waiting is not None:
+            await waiting.ended()
+            if waiting.waits:
+                await self.write(lambda tx: None)
 
     def write_sync(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Do as `write` does, and block the calling thread."""
@@ -108,15 +163,18 @@ class Store:
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function that sees one moment of the store and cannot write."""
+        await self.settle()
         return await asyncio.wrap_future(self._submit_read(lambda: self._read(work)))
 
     def read_sync(self, work: Callable[[Transaction], T]) -> T:
         """Do as `read` does, and block the calling thread."""
         return self._submit_read(lambda: self._read(work)).result()
 
-    def cached_blob(self, digest: str) -> bytes | None:
+    def cached_blob(self, name: str) -> bytes | None:
         """Give a content if it is in memory, without waiting."""
-        return self._shared.blobs.get(digest)
+        waiting = self._waiting()
+        kept = waiting.contents.get(name) if waiting else None
+        return self._shared.blobs.get(name) if kept is None else kept
 
     def subscribe(self, endpoints: Sequence[Endpoint], wake: Callable[[str, str], None]) -> None:
         """Write down what webhooks are told, in the transactions that this object runs from now on.
@@ -163,6 +221,10 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _waiting(self) -> Together | None:
+        waiting = WAITING.get()
+        return waiting if waiting is not None and waiting.owner is self else None
 
     def _prepare(self) -> None:
         try:

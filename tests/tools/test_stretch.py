@@ -1,8 +1,10 @@
 """Local executions that follow one another: what runs, what is told of it, and where a stretch ends."""
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +20,9 @@ from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState
 from loom_dsl.plan import Plan
 from loom_dsl.wire import activity_argument
-from tests.support.waiting import PATIENCE
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+from tests.support.waiting import PATIENCE, eventually
 
 THREE = """
 loom: 1
@@ -74,12 +78,17 @@ class Beginning:
 
     async def run(self, **handlers: Callable[[dict[str, Any]], Awaitable[Any]]) -> list[list[Any]]:
         """Run the stretch with these activities."""
+        with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "loom.db") as store:
+            return await self.run_on(store, **handlers)
+
+    async def run_on(self, store: Store, **handlers: Callable[[dict[str, Any]], Awaitable[Any]]) -> list[list[Any]]:
+        """Run it on a store that the caller has opened."""
         found: Mapping[str, Any] = {"look": look, **handlers}
 
         async def facts(job: str) -> Any:
             return SimpleNamespace(plan=self.plan)
 
-        runtime: Any = SimpleNamespace(facts=facts, secrets={"KEY": "hunter2hunter2"})
+        runtime: Any = SimpleNamespace(facts=facts, store=store, secrets={"KEY": "hunter2hunter2"})
         return await ActivityEnvironment().run(Stretch(runtime, found).run, self.argument)
 
 
@@ -140,3 +149,39 @@ async def test_what_is_too_much_for_one_marker_of_the_history_is_left_to_run_rem
 
     outcomes = await Beginning(MANY).run(look=large, slow=large)
     assert [outcome[2] for outcome in outcomes] == ["done", "slow"]
+
+
+def tell(tx: Transaction) -> None:
+    tx.append_events("job", "told", [{"t": "told"}])
+
+
+def is_told(store: Store) -> bool:
+    return bool(store.read_sync(lambda tx: tx.read_events("job")))
+
+
+async def test_what_waits_to_be_written_is_written_when_the_stretch_ends(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "loom.db") as store:
+
+        async def later(argument: dict[str, Any]) -> dict[str, Any]:
+            await store.write_later(tell)
+            assert not await asyncio.to_thread(is_told, store)
+            return await look(argument)
+
+        assert told(await Beginning(THREE).run_on(store, look=later))[-1] == ["0/b#1", "done", {"n": 2}]
+        assert is_told(store)
+
+
+async def test_watchers_of_one_call_do_not_wait_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretch, "LONGEST", PATIENCE)
+    with Store.open(tmp_path / "loom.db") as store:
+
+        async def later(argument: dict[str, Any]) -> dict[str, Any]:
+            await store.write_later(tell)
+            return await look(argument)
+
+        async def waits_for_it(argument: dict[str, Any]) -> dict[str, Any]:
+            await eventually(lambda: asyncio.to_thread(is_told, store))
+            return await look(argument)
+
+        outcomes = await Beginning(MANY).run_on(store, look=later, slow=waits_for_it)
+        assert told(outcomes) == [["0/a#1", "done", {"n": "a"}], ["0/b#1", "done", {"n": "b"}]]
