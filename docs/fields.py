@@ -76,7 +76,7 @@ EXTRA: dict[str, dict[str, str]] = {
         "loop_limits": "Limits of this run.",
         "runtime_init_data": "For tools that say `requires_runtime`; kept in the session, read by no model.",
         "runtime_hints": "Kept with the input; nothing of this release reads it.",
-        "context": "Working directory and correlation id.",
+        "context": "Working directory, correlation id, and what the model is told of the project.",
     },
     "LoopLimits": {
         "max_iterations": "Turns.",

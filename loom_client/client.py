@@ -103,7 +103,7 @@ class Loom:
             workdir=str(place),
             turn_state=turn_state,
             steps=steps,
-            context=project_context(place),
+            context=project_context(place, run.context),
         )
         return await self._start(chosen, by, named=bool(job or run.run_id))
 

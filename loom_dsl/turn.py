@@ -252,9 +252,9 @@ class ExecutionContext(BaseModel):
     correlation_id: str
     """Traces every request that belongs to this job."""
     git_context: dict[str, JsonValue] = Field(default_factory=dict)
-    """What version control says of the working directory, such as branch and commit."""
+    """What version control says of the working directory; when empty, the branch and the commit that are found."""
     project_context: dict[str, str] = Field(default_factory=dict)
-    """Texts of the project's instruction files (AGENTS.md and the like) by file name."""
+    """Texts of instruction files by name; when empty, those of AGENTS.md and CLAUDE.md in the working directory."""
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     cancelled: Callable[[], bool] | None = Field(default=None, exclude=True, repr=False)
     """Asked by `is_cancelled`; it is not part of the serialised context."""
