@@ -22,13 +22,14 @@ class Activity(Node):
     with_: Annotated[dict[str, Any], Field(alias="with")] = Field(default_factory=dict)
     """Arguments, mapped from what is known."""
     carrier: str = "remote"
-    """``remote``, ``local`` (inside the workflow task; falls back to remote), or a `${…}` giving one of them."""
+    """``remote``, ``local`` (inside the workflow task; falls back to remote), or a `${…}` giving one of them. A
+    function of yours with one attempt is always remote."""
     timeout: float | str = 60.0
     """Seconds for one attempt (start to close); a duration, or a `${…}` that gives seconds."""
     heartbeat: float | None = None
     """Seconds without a heartbeat after which an attempt counts as lost."""
     retry: Retry = Retry()
-    """Retries of the remote carrier."""
+    """How often it is tried. A function of yours that ran locally has had the first of its attempts."""
     events: str = "carry"
     """``carry``, ``leave`` (the activity only looks, so events wait for one that writes to the store anyway), or a
     `${…}` giving one of them."""

@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
         TimerFired,
     )
     from loom_dsl.machine import Machine
+    from loom_dsl.machine_undo import FUNCTION
     from loom_dsl.wire import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
 
 STRETCH = "loom.local"
@@ -34,6 +35,10 @@ LOCAL_TIMEOUT = timedelta(milliseconds=500)
 """A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
 STRETCH_TIMEOUT = timedelta(seconds=1)
 """A stretch ends itself after half of this."""
+
+
+COUNTED = "attempts-of-local-functions"
+"""Marks runs in which a local call of a user's function is one of the attempts that its node allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,8 @@ class Carriers:
 
     def run(self, command: RunActivity) -> None:
         """Run an activity. Local ones wait for `begin`, which runs those together that are there."""
+        if command.retry[0] == 1 and _is_counted(command):
+            command = dataclasses.replace(command, carrier="remote")
         if command.carrier == "local" and not command.at.startswith("~"):
             self._local[command.at] = command
         else:
@@ -125,6 +132,8 @@ class Carriers:
             command = self._local.pop(at)
             if at in self._unwanted:
                 self._report_cancelled(at)
+            elif _is_counted(command):
+                self._start(_tried(command))
             else:
                 self._start(dataclasses.replace(command, carrier="remote") if at in self._slow else command)
         self._slow, self._unwanted = set(), set()
@@ -249,6 +258,8 @@ class Carriers:
                 # and bare, too, when the run is replayed.
                 if is_cancelled_exception(error) or is_final(error):
                     raise
+                if _is_counted(command):
+                    command = _tried(command)
         await self.sending.room(size + size_of(command.events))
         attempts, initial, backoff, longest = command.retry
         return await workflow.execute_activity(
@@ -265,3 +276,15 @@ class Carriers:
             ),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
+
+
+def _is_counted(command: RunActivity) -> bool:
+    """Whether running it locally is an attempt. Loom's own local activities only look, and may run as often as helps;
+    a user's function may do something, and with one attempt alone it is remote: no other carrier keeps to that."""
+    return command.activity == FUNCTION and command.carrier == "local" and workflow.patched(COUNTED)
+
+
+def _tried(command: RunActivity) -> RunActivity:
+    """What is left to do when a local attempt was made: the other attempts, remotely."""
+    attempts, initial, backoff, longest = command.retry
+    return dataclasses.replace(command, carrier="remote", retry=(attempts - 1, initial, backoff, longest))

@@ -17,7 +17,8 @@ from loom_dsl.events import EventType
 from loom_dsl.graph import Graph
 from loom_dsl.run import GraphResult
 from tests.durability.conftest import House, Opener
-from tests.durability.reading import effects_of, events, of
+from tests.durability.reading import effects_of, events, histories, of
+from tests.durability.test_replay import replayer
 from tests.support.external import BEGUN, HOLD, lines
 from tests.support.graph_functions import DONE, UNDONE
 from tests.support.waiting import PATIENCE, eventually, longer
@@ -197,6 +198,38 @@ async def test_a_graph_that_fails_takes_back_what_it_did_and_says_so(house: Open
     row = await opened.loom.store.read(lambda tx: tx.job(job.id))
     assert row is not None
     assert row["status"] == "failed"
+
+
+ATTEMPTED = f"""
+loom: 1
+kind: graph
+name: attempted
+nodes:
+  work:
+    activity: {MODULE}:falter
+    carrier: local
+    with: {{seconds: SECONDS}}
+    retry: {{attempts: ATTEMPTS, initial: 10ms}}
+    catch: {{busy: done}}
+    next: done
+  done: {{end: "${{result.code}}"}}
+"""
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3])
+@pytest.mark.parametrize("seconds", [0.0, 0.7], ids=["raises", "too_slow_to_be_local"])
+async def test_a_local_function_is_called_as_often_as_its_node_says_and_no_more(
+    house: Opener, attempts: int, seconds: float
+) -> None:
+    opened = await house(SAYS)
+    text = ATTEMPTED.replace("SECONDS", str(seconds)).replace("ATTEMPTS", str(attempts))
+    async with inside(opened):
+        job = await start(opened, text)
+        result = await asyncio.wait_for(job.result(), PATIENCE)
+    assert (result.status, result.result) == ("completed", "busy")
+    assert lines(opened.folder / "work", DONE) == ["called"] * attempts
+    for run in await histories(opened.loom.client, job.id):
+        await replayer(opened.loom.store).replay_workflow(run)
 
 
 async def test_a_graph_that_is_aborted_takes_back_what_it_did_too(house: Opener) -> None:

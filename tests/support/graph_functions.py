@@ -1,6 +1,7 @@
 """Functions and tools for graphs, as a user would write them. What they do is in the job's working directory."""
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ async def wait_and_tell(text: str, context: ToolContext) -> dict[str, Any]:
 def fail(kind: str) -> None:
     """Raise something."""
     raise {"busy": Busy, "hopeless": Hopeless, "plain": ValueError, "exit": SystemExit}[kind](f"no {kind}: s3cr3t-pw")
+
+
+def falter(seconds: float, context: ToolContext) -> None:
+    """Say that one is called, work for a while, and raise."""
+    _write(context, DONE, "called")
+    time.sleep(seconds)
+    raise Busy("not now")
 
 
 def large(size: int) -> str:
