@@ -1,5 +1,6 @@
 """Fixtures for every test. Those that need a Temporal server start one when the first test asks."""
 
+import os
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,11 @@ from tests.support.server import create_namespace, run_apart, small_server
 
 _ROOT = Path(__file__).resolve().parents[1]
 _session = pytest.StashKey[pytest.Session]()
+
+# What whoever runs the tests has set for their own Loom, models and proxy is none of the tests' business.
+for _name in [name for name in os.environ if name.startswith(("LOOM_", "OPENAI_"))]:
+    del os.environ[_name]
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # By itself hypothesis fails an example that takes 200 ms: on a busy machine that says nothing of what is tested.
 settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
