@@ -19,8 +19,9 @@ from tests.support.server import create_namespace, run_apart, small_server
 _ROOT = Path(__file__).resolve().parents[1]
 _session = pytest.StashKey[pytest.Session]()
 
-# What whoever runs the tests has set for their own Loom, models and proxy is none of the tests' business.
-for _name in [name for name in os.environ if name.startswith(("LOOM_", "OPENAI_"))]:
+# What whoever runs the tests has set for their own Loom, models, proxy and terminal is none of the tests' business.
+_TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+for _name in [name for name in os.environ if name.startswith(("LOOM_", "OPENAI_")) or name in _TERMINAL]:
     del os.environ[_name]
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
