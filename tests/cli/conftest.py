@@ -87,8 +87,18 @@ class House:
     def environment(self, **more: str) -> dict[str, str]:
         """The environment of a command: nothing of ours is left to chance."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "OPENAI_"))}
-        for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "EDITOR", "VISUAL"):
+        for name in (
+            "NO_COLOR",
+            "FORCE_COLOR",
+            "COLUMNS",
+            "EDITOR",
+            "VISUAL",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+        ):
             kept.pop(name, None)
+            kept.pop(name.lower(), None)
         own = {
             "PYTHONPATH": str(_ROOT),
             "LOOM_ADDRESS": self.address,
