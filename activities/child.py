@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -16,7 +16,7 @@ from activities.project_notes import project_context
 from activities.runtime import Call, JobFacts, Runtime
 from activities.untrusted import inherited
 from loom_dsl.agent import Agent
-from loom_dsl.errors import UserError
+from loom_dsl.errors import JobExists, UserError
 from loom_dsl.machine_state import MachineState
 from loom_dsl.messages import PROJECT_CONTEXT, UNTRUSTED_TASK
 from loom_dsl.plan import Plan
@@ -69,12 +69,18 @@ class Child:
     async def look(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Ask the server whether a child is still under way: one that was terminated cannot report.
 
+        With a ``word`` it is asked, too, whether it is the child that was given this word at its start.
+
         Returns:
             ``open``, and of a child that has ended its ``result``, or ``code`` and ``message``.
         """
-        child = Call.of(envelope).arguments["child"]
+        given = Call.of(envelope).arguments
+        child, word = given["child"], given.get("word")
         handle = activity.client().get_workflow_handle(child)
         try:
+            if word is not None and await _word_of(handle) != word:
+                why = f"another job has the id {child} on the server; start the job above it under another id"
+                return {"open": False, "code": JobExists.code, "message": why}
             status = (await handle.describe()).status
             if status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
                 return {"open": True}
@@ -92,6 +98,17 @@ class Child:
         if isinstance(result, dict) and result.get("status") == "aborted":
             return {"open": False, "code": "aborted", "message": "the job below this one was aborted"}
         return {"open": False, "result": result}
+
+
+async def _word_of(handle: WorkflowHandle[Any, Any]) -> str | None:
+    """Read the word that a job was given by the one above it; None: there is none, or it is no job of Loom's."""
+    first = await anext(handle.fetch_history_events(page_size=1))
+    payloads = first.workflow_execution_started_event_attributes.input.payloads[:1]
+    try:
+        (envelope,) = await activity.client().data_converter.decode(payloads, [dict])
+        return str(envelope["parent"]["word"])
+    except Exception:  # anybody may have started it, with anything
+        return None
 
 
 def _discard(tx: Transaction, call: Call) -> None:

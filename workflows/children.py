@@ -16,6 +16,7 @@ from workflows.failing import failure_of
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.canonical import digest
     from loom_dsl.commands import CancelChild, ChildEnded, Failure, Finish, RunActivity, SignalReceived, StartChild
+    from loom_dsl.errors import JobExists
     from loom_dsl.machine import Machine
     from loom_dsl.machine_state import CHILD, MachineState
     from loom_dsl.plan import ENGINE, PlanText
@@ -24,6 +25,8 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.wire import size_of
 
 ATTEMPTS = (20, 1.0, 2.0, 60.0)
+OWN = "own-children"
+"""Marks runs that look whether what has a child's id on the server is their child."""
 TAKEN_AWAY = {"code": "aborted", "message": "it was taken away before it had started"}
 FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(hours=1)
 """A child job reports when it ends. One that was terminated cannot, so it is looked after: soon, then less often."""
@@ -105,7 +108,10 @@ class Children:
             self._starting.add(command.at)
             await self._start_workflow(command, state, plan)
         except WorkflowAlreadyStartedError:
-            pass  # an attempt before this one started it
+            # An attempt before this one started it, or it is of another job that had this one's id.
+            if workflow.patched(OWN) and (why := await self._not_ours(command)) is not None:
+                self._started.discard(command.at)
+                return await self._discard(command, **why)
         except (asyncio.CancelledError, Exception) as error:
             if command.at in self._unwanted:
                 return await self._discard(command, **TAKEN_AWAY)
@@ -121,6 +127,16 @@ class Children:
             if "abort:" + command.at not in self._tasks:
                 self.under_way.discard(command.at)
         return await self._look_after(command.at, command.child)
+
+    async def _not_ours(self, command: StartChild) -> dict[str, str] | None:
+        """Say why what runs under a child's id is not this job's, if it is not. What the store knew was looked at."""
+        given = {"child": command.child, "word": self._word(command.at, command.child)}
+        look = RunActivity(at=f"~own/{command.at}", activity="loom.child.look", arguments=given, retry=ATTEMPTS)
+        with suppress(FailureError):  # nobody can tell, so it is looked after as before
+            found = await self._carriers.result_of(look)
+            if found.get("code") == JobExists.code:
+                return {"code": found["code"], "message": found["message"]}
+        return None
 
     async def _start_workflow(self, command: StartChild, state: dict[str, Any], plan: PlanText) -> None:
         word = self._word(command.at, command.child)
@@ -193,6 +209,8 @@ class Children:
         try:
             # An order that comes before its job is lost, and the job would run on with nobody to wait for it.
             await workflow.wait_condition(lambda: command.at not in self._starting)
+            if command.at not in self._started:
+                return  # what has its id is another's
             await workflow.get_external_workflow_handle(command.child).signal(CONTROL, order)
         except FailureError:
             self.under_way.discard(command.at)

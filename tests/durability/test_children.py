@@ -90,6 +90,30 @@ async def refused(job: GraphJob, count: int) -> bool:
     return [each["message"] for each in told if each["code"] == "signal_refused"] == [why] * count
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["runs", "has_ended"])
+async def test_what_another_job_left_on_the_server_under_a_childs_id_is_not_taken_for_the_child(
+    house: Opener, *, ended: bool
+) -> None:
+    """The store may have forgotten it: `loom prune` asks for no retention of the server's."""
+    opened = await house(SILENT)
+    name = f"again-{opened.settings.task_queue}"
+    old = await opened.loom.client.start_workflow(
+        "loom.graph", args=[{"parent": {"word": "old"}}, {}], id=f"{name}.part.1", task_queue="nobody"
+    )
+    if ended:
+        await old.terminate("long ago")
+    async with inside(opened):
+        job = await opened.loom.start_graph(compile_graph(PART, "test"), workdir=opened.folder, job=name)
+        result = await asyncio.wait_for(job.result(), PATIENCE)
+    if not ended:
+        await old.terminate("enough")
+    assert result.error is not None
+    assert (result.error.code, f"{name}.part.1" in result.error.message) == ("job_exists", True)
+    row = await opened.loom.store.read(lambda tx: tx.job(f"{name}.part.1"))
+    assert row is not None
+    assert row["status"] == "failed"
+
+
 AWAY = """
 loom: 1
 kind: graph
