@@ -79,6 +79,8 @@ NOT_SEEN = {
     "it removes another file": ["/bin/{rm,x} y"],
 }
 """Lines that are not seen to run it here, by the reason. That they are seen elsewhere is no mistake of the table."""
+ALONE = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+"""For git, which otherwise does as whoever runs the tests has set it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,7 +102,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     set_up = "git config user.name a; git config user.email a@b; git remote add origin ssh://host.invalid/x"
     branch = "git checkout -qb work && git branch -q base && git branch -q -u base && git commit -q --allow-empty -m b"
     script = f"git init -q . && {set_up} && git add f && git commit -qm a && {branch} && tar cf a f"
-    subprocess.run(script, shell=True, cwd=made, check=True, capture_output=True)
+    subprocess.run(script, shell=True, cwd=made, env=ALONE, check=True, capture_output=True)
     return made
 
 
@@ -109,7 +111,9 @@ def work(repository: Path, tmp_path: Path) -> Path:
     """A copy of the repository for one line, with a `rm` of our own before the system's."""
     made = tmp_path / "job" / "work"
     shutil.copytree(repository, made)
-    subprocess.run(["git", "update-index", "-q", "--refresh"], cwd=made, check=True)  # the copies are other files
+    subprocess.run(
+        ["git", "update-index", "-q", "--refresh"], cwd=made, env=ALONE, check=True
+    )  # the copies are other files
     ours = made / "bin" / "rm"
     ours.write_text(f'#!/bin/sh\n/bin/rm -f {made / MARK}\nexec /bin/rm "$@"\n')
     ours.chmod(0o755)
