@@ -188,6 +188,8 @@ class Reader:
             "TEMPORAL_ADDRESS": address,
             "COLUMNS": "120",
             "NO_COLOR": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
             "PYTEST_PLUGINS": "loom_client.pytest_plugin",  # these sources', as an installed Loom has it
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
