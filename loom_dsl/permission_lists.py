@@ -40,7 +40,7 @@ class Permissions(BaseModel):
     deny: list[str] = Field(default_factory=list)
     """Rules of calls that are refused."""
     default: Decision | None = None
-    """For calls that neither a rule nor the built-in layer decides. `deny` also goes before the built-in layer."""
+    """For what no rule names: `deny` refuses it; `ask`, in a policy around, asks; else the built-in layer decides."""
     mode: Mode = "default"
     """`plan`: only tools that read. `accept_edits`: edits inside the working directory run where no rule fits.
     `dont_ask`: what would ask is refused."""

@@ -38,7 +38,6 @@ class ToolTraits:
             and with symbolic links followed) may be given. None: the tool has no paths.
         recursive: The paths are directories of which the whole tree is touched.
         reference: `module:function`, when that is how the agent names it.
-        listed: The agent names it in `tools:`.
         command: What its command line would run; None: it has none, or nobody could read it.
         command_argument: The argument that holds it; empty: the tool runs no commands.
         mentions: Paths that the words of the command could name, as `path_shapes` writes them.
@@ -57,7 +56,6 @@ class ToolTraits:
     paths: tuple[str, ...] | None = None
     recursive: bool = False
     reference: str = ""
-    listed: bool = True
     command: ShellReading | None = None
     command_argument: str = ""
     mentions: tuple[str, ...] = ()
@@ -93,7 +91,6 @@ def traits_of(
     working_dir: str | None = None,
     real_path: Callable[[str], str] | None = None,
     reference: str = "",
-    listed: bool = True,
     read_command: Callable[[str], ShellReading] | None = None,
 ) -> ToolTraits:
     """Describe a call of a tool to `decide`.
@@ -105,7 +102,6 @@ def traits_of(
         working_dir: Absolute paths below it are made relative.
         real_path: Follows symbolic links, so that a link does not lead around a rule; a place it gives is added.
         reference: `module:function`, when that is how the agent names it.
-        listed: The agent names it in `tools:`.
         read_command: Reads a command line. Without it, a call that runs one is covered by no rule with a specifier.
     """
     paths = _paths(tool, arguments, working_dir) if tool.path_arguments else None
@@ -123,7 +119,6 @@ def traits_of(
         paths=None if paths is None else tuple(dict.fromkeys(paths)),
         recursive=tool.recursive,
         reference=reference,
-        listed=listed,
         command=command,
         command_argument=argument,
         mentions=_mentioned(command, working_dir, real_path),

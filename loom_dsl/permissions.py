@@ -30,7 +30,6 @@ def decide(
     tool: ToolTraits,
     arguments: Mapping[str, Any],
     remembered: Sequence[Remembered] = (),
-    require_approval_by_default: bool = False,
     layers: Sequence[PolicyLayer] = (),
     answer: Verdict | None = None,
     untrusted: str = "",
@@ -42,13 +41,12 @@ def decide(
         tool: The tool and what this call touches.
         arguments: The validated arguments.
         remembered: What approvers allowed to run again. It answers the questions that it was asked by, and no deny.
-        require_approval_by_default: Ask where nothing decides, instead of denying.
         layers: The policies around the agent's, the outermost first; they can narrow what it allows.
         answer: What the agent's own function says of the call.
         untrusted: Why the call must be looked at although rules allow it; empty: nothing untrusted was read.
     """
     above = layers_around(permissions, layers)
-    question = _Question(permissions, tool, tool.call(arguments), remembered, require_approval_by_default, above)
+    question = _Question(permissions, tool, tool.call(arguments), remembered, above)
     return question.decided(answer, untrusted)
 
 
@@ -60,7 +58,6 @@ class _Question:
     tool: ToolTraits
     call: Call
     remembered: Sequence[Remembered]
-    require_approval: bool
     layers: Sequence[PolicyLayer]
 
     def decided(self, answer: Verdict | None, untrusted: str) -> Verdict:
@@ -155,11 +152,7 @@ class _Question:
         if not self.permissions.enabled:
             reason = f"{self.tool.name} may run: permissions are switched off for this agent (enabled: false)"
             return Verdict(decision="allow", rule="enabled: false", layer="switched off", reason=reason)
-        return (
-            self._by_rules()
-            or self._by_mode(mode)
-            or _without_rule(self.permissions.default, self.tool, self.call, self.require_approval)
-        )
+        return self._by_rules() or self._by_mode(mode) or _without_rule(self.permissions.default, self.tool, self.call)
 
     def _by_rules(self) -> Verdict | None:
         call, agent = self.call, self.permissions
@@ -182,7 +175,7 @@ class _Question:
 
     def _is_edit(self) -> bool:
         tool = self.tool
-        edits = tool.builtin and tool.listed and bool(tool.paths) and not tool.recursive
+        edits = tool.builtin and bool(tool.paths) and not tool.recursive
         edits = edits and not any(steers(path) for path in tool.paths or ())
         return edits and not tool.read_only and not tool.command_argument and tool.risk != Risk.HIGH
 
@@ -210,24 +203,16 @@ def _doubt(call: Call) -> str:
     return f"; {call.command.doubt}" if call.command is not None and call.command.doubt else ""
 
 
-def _without_rule(default: Decision | None, tool: ToolTraits, call: Call, require_approval: bool) -> Verdict:
+def _without_rule(default: Decision | None, tool: ToolTraits, call: Call) -> Verdict:
     """Decide where no rule fits. A written `default: deny` means what it says, also for Loom's own tools."""
     name = tool.name
-    if default != "deny" and tool.listed:
-        if tool.builtin and tool.read_only:
-            reason = f"{name} only reads inside the working directory"
-            return Verdict(decision="allow", rule="built-in tools that read", layer="built-in", reason=reason)
-        what = "one of Loom's tools that change something" if tool.builtin else "a tool of your own"
-        rule = "built-in tools that write" if tool.builtin else "tools of your own"
-        reason = f"{name} must be approved: it is {what} (risk {tool.risk}) and no rule allows it"
-        reason += _doubt(call)
-        return Verdict(decision="ask", rule=rule, layer="built-in", reason=reason)
-    if default is None and require_approval:
-        reason = f"{name} must be approved: no rule covers it, and approval is required by default"
-        return Verdict(decision="ask", rule="require_approval_by_default", layer="default", reason=reason)
-    if default == "allow" and require_approval:
-        default = "ask"
-    words = {"allow": "may run", "ask": "must be approved", "deny": "is not allowed", None: "is not allowed"}[default]
-    written = f"default: {default}" if default else "default: deny (none is written)"
-    reason = f"{name} {words}: no rule covers it, and the default is {default or 'deny'}"
-    return Verdict(decision=default or "deny", rule=written, layer="default", reason=reason)
+    if default == "deny":
+        reason = f"{name} is not allowed: no rule covers it, and the default is deny"
+        return Verdict(decision="deny", rule="default: deny", layer="default", reason=reason)
+    if tool.builtin and tool.read_only:
+        reason = f"{name} only reads inside the working directory"
+        return Verdict(decision="allow", rule="built-in tools that read", layer="built-in", reason=reason)
+    what = "one of Loom's tools that change something" if tool.builtin else "a tool of your own"
+    rule = "built-in tools that write" if tool.builtin else "tools of your own"
+    reason = f"{name} must be approved: it is {what} (risk {tool.risk}) and no rule allows it"
+    return Verdict(decision="ask", rule=rule, layer="built-in", reason=reason + _doubt(call))

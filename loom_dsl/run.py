@@ -58,7 +58,7 @@ class ToolPolicy(_Border):
     max_parallel: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
     max_calls_per_run: Count | None = None
     require_approval_by_default: bool = False
-    """Ask, where the permissions would otherwise deny a tool because no rule names it."""
+    """Have `default: ask` where the permissions have none: it counts for the jobs that this one starts, too."""
 
 
 class RunInput(_Border):

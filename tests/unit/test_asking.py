@@ -71,7 +71,6 @@ OWN = {
     "the agent's default": Asking(Permissions(default="ask")),
     "the agent's function": Asking(Permissions(function="mine:rules"), more={"answer": FUNCTION}),
     "a tool of one's own": Asking(Permissions()),
-    "approval by default": Asking(Permissions(), more={"require_approval_by_default": True}),
 }
 ALL = {**OTHERS, **OWN}
 UNDER = {name: frozenset(asking.judged().asked_by) for name, asking in ALL.items()}

@@ -33,7 +33,7 @@ def traits(name: str, *paths: str, **more: Any) -> ToolTraits:
 
 def verdict(policy: dict[str, Any], name: str, *paths: str, **more: Any) -> Verdict:
     arguments = more.pop("arguments", {})
-    decide_options = {key: more.pop(key) for key in ("remembered", "require_approval_by_default") if key in more}
+    decide_options = {key: more.pop(key) for key in ("remembered",) if key in more}
     return decide(Permissions.model_validate(policy), traits(name, *paths, **more), arguments, **decide_options)
 
 
@@ -78,12 +78,9 @@ def test_a_call_on_a_path_is_decided(
     ("policy", "name", "more", "decision", "layer"),
     [
         ({}, "lookup", {}, "ask", "built-in"),
-        ({}, "lookup", {"listed": False}, "deny", "default"),
-        ({"default": "ask"}, "lookup", {"listed": False}, "ask", "default"),
-        ({"default": "allow"}, "lookup", {"listed": False}, "allow", "default"),
-        ({}, "lookup", {"listed": False, "require_approval_by_default": True}, "ask", "default"),
-        ({"default": "deny"}, "lookup", {"listed": False, "require_approval_by_default": True}, "deny", "default"),
-        ({"default": "allow"}, "lookup", {"listed": False, "require_approval_by_default": True}, "ask", "default"),
+        ({"default": "ask"}, "lookup", {}, "ask", "built-in"),
+        ({"default": "allow"}, "lookup", {}, "ask", "built-in"),
+        ({"default": "deny"}, "lookup", {}, "deny", "default"),
         ({"deny": ["*(secrets/**)"]}, "calculator", {}, "allow", "built-in"),
         ({"allow": ["my_tools:lookup"]}, "lookup", {"reference": "my_tools:lookup"}, "allow", "agent"),
         ({"allow": ["my_tools:lookup"]}, "lookup", {"reference": "other:lookup"}, "ask", "built-in"),
