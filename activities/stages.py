@@ -23,7 +23,7 @@ from activities.runtime import Call, JobFacts, Runtime, this_run
 from activities.services import check_runtime
 from activities.shell_parser import read_command
 from activities.told import failed
-from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, run_function
+from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, in_time, run_function
 from activities.transcript import MASKED, PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
 from activities.workspace import Workspace
@@ -94,8 +94,7 @@ class Calls:
             asking.add_done_callback(lambda done: self._answered(reference, done))
         unclear = f"it could not be found out whether the tool {tool.name} is available"
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                available = await asyncio.shield(asking)
+            available = await in_time(asking)
         except TimeoutError:
             why = f"{unclear}: its is_available gave no answer within {ANSWER_SECONDS:g} s"
             raise ToolUnavailable(why) from None
