@@ -118,6 +118,21 @@ async def histories(client: Client, job: str) -> list[WorkflowHistory]:
     return found
 
 
+def unheard_of(runs: list[WorkflowHistory]) -> int:
+    """How many attempts of model calls the server gave up because it had not heard of their worker for too long.
+
+    Of a call only the attempt before the last one that began tells why it failed; all before are counted with it.
+    """
+    lost = 0
+    for run in runs:
+        events = {event.event_id: event for event in run.events}
+        for found in (event.activity_task_started_event_attributes for event in run.events):
+            if found.last_failure.HasField("timeout_failure_info"):
+                scheduled = events[found.scheduled_event_id].activity_task_scheduled_event_attributes
+                lost += (found.attempt - 1) * (scheduled.activity_type.name == "loom.model.call")
+    return lost
+
+
 def failed_tasks(runs: list[WorkflowHistory]) -> list[str]:
     """Why workflow tasks failed, if any did: each with its causes.
 
