@@ -15,7 +15,7 @@ from loom_client.dev_server import DevServer
 from loom_dsl.compile import compile_agent
 from loom_dsl.errors import LoomError
 from loom_store.store import Store
-from tests.durability.reading import histories
+from tests.durability.reading import histories, unheard_of
 from tests.failures.stand import serving, standing
 from tests.support.waiting import eventually
 from worker import serve
@@ -64,8 +64,10 @@ async def test_jobs_go_on_when_a_store_that_was_locked_is_free(
             assert found.result.usage.prompt_tokens == 100 * len(
                 [m for m in found.messages if m["role"] == "assistant"]
             )
-        # What the locked store kept waiting was not paid for or done a second time.
-        assert stand.model.count == 5
+        # What the locked store kept waiting was not paid for or done a second time; where the server lost sight of an
+        # attempt, for a busy machine kept its worker from telling that it lives, it may have been.
+        lost = sum([unheard_of(await histories(stand.loom.client, found.job.id)) for found in outcomes])
+        assert 5 <= stand.model.count <= 5 + lost
         assert outcomes[2].tool()["content"] == "printed"
 
 
