@@ -11,7 +11,7 @@ from loom_client.dev_server import DevServer
 from loom_client.job import Job
 from loom_client.why import why
 from loom_dsl.events import EventType
-from tests.durability.reading import events, histories, of
+from tests.durability.reading import events, histories, of, unheard_of
 from tests.failures.stand import Stand, serving, standing
 from tests.support.waiting import eventually
 
@@ -66,7 +66,7 @@ async def test_a_job_waits_for_a_worker_that_has_its_tools(
     missing = [data["message"] for data in told if data["code"] == "missing_tools"]
     assert len(missing) in (1, 2)
     assert all(LACKS in message for message in missing)
-    assert stand.model.count == 2
+    assert 2 <= stand.model.count <= 2 + unheard_of(await histories(stand.loom.client, job.id))
 
 
 async def test_a_job_looks_less_often_the_longer_it_waits(
@@ -89,7 +89,10 @@ async def test_a_job_looks_less_often_the_longer_it_waits(
             assert await eventually(rarer)
         (run,) = await histories(stand.loom.client, job.id)
         begun = (event.activity_task_scheduled_event_attributes for event in run.events)
-        given = [json.loads(found.input.payloads[0].data) for found in begun if found.activity_type.name]
+        # Others are there where something local took too long.
+        looks = [found for found in begun if found.activity_type.name == "loom.context.assemble"]
+        given = [json.loads(found.input.payloads[0].data) for found in looks]
+        assert given
         # What fences one attempt from another counts on from one activity to the next.
         assert [found.get("before", 0) for found in given] == [3 * number for number in range(len(given))]
         async with serving(stand, {}):
