@@ -51,10 +51,13 @@ async def begun(house: House, plan: Plan) -> GraphJob:
 
 async def has(house: House, job: GraphJob, events: int) -> bool:
     """Whether the job has come to an event of its history, counted over its runs."""
-    described = await job.handle.describe()
-    if described.close_time is not None:
+    if await is_over(job):
         return True
     return sum(len(run.events) for run in await histories(house.loom.client, job.id)) >= events
+
+
+async def is_over(job: GraphJob) -> bool:
+    return (await job.handle.describe()).close_time is not None
 
 
 async def ended(job: GraphJob, events: int) -> GraphResult:
@@ -68,9 +71,9 @@ async def ended(job: GraphJob, events: int) -> GraphResult:
         ) from None
 
 
-def points(sample: bool) -> list[int]:
-    """The events at which the worker is killed; the reference has about 60."""
-    return [20, 45] if sample else list(range(4, 60, 2))
+def points(sample: bool, most: int) -> list[int]:
+    """The events at which the worker is killed, of so many; a busy machine has less of them, about 60 are usual."""
+    return [most // 3, 2 * most // 3] if sample else list(range(4, most, 2))
 
 
 @pytest.mark.parametrize(
@@ -85,13 +88,17 @@ async def test_a_worker_killed_at_any_event_gives_the_same_trace(house: Opener, 
         runs = await histories(opened.loom.client, job.id)
         assert expected == [[0, 1, 2], "early"]
         reference = trace(runs)
-        assert sum(len(run.events) for run in runs) >= 50
-        for events in points(sample):
+        assert len(runs) > 2
+        met = 0
+        kills = points(sample, sum(len(run.events) for run in runs))
+        for events in kills:
             job = await begun(opened, plan)
             await eventually(lambda job=job, events=events: has(opened, job, events), every=0.001)  # type: ignore[misc]
             worker.kill()
+            met += not await is_over(job)
             await worker.start()
             assert (await ended(job, events)).result == expected, events
             runs = await histories(opened.loom.client, job.id)
             assert failed_tasks(runs) == [], events
             assert trace(runs) == reference, events
+        assert met > len(kills) // 2, "the jobs were over before the worker was killed"
