@@ -142,18 +142,23 @@ async def test_between_two_turns_nothing_is_lost_or_done_twice(house: Opener) ->
     opened = await house([{"repeat": turns, "calls": [{"tool": "send", "args": {"text": "{n}"}}]}, {"say": "bye"}])
     async with opened.worker() as worker:
         expected = await undisturbed(opened)
-        job = await opened.start()
-        killed, seen = 0.0, (await job.handle.describe()).run_id
+        for _ in range(3):  # a slow machine may let a job come to its end before this sees its next turn
+            job = await opened.start()
+            killed, met, seen = 0.0, 0, (await job.handle.describe()).run_id
 
-        async def next_run() -> str:
-            now = (await job.handle.describe()).run_id
-            return now if now != seen else ""
+            async def next_run(job: Job = job) -> str:
+                now = await job.handle.describe()
+                return str(now.run_id) if now.run_id != seen or now.close_time else ""  # noqa: B023 - called at once
 
-        for _ in range(kills):
-            seen = await eventually(next_run, every=0.001)
-            killed = worker.kill()
-            await worker.start()
-        found = await finish(opened, job, killed)
+            for _ in range(kills):
+                seen = await eventually(next_run, every=0.001)
+                killed = worker.kill()
+                met += (await job.handle.describe()).close_time is None
+                await worker.start()
+            found = await finish(opened, job, killed)
+            if met == kills:
+                break
+    assert met == kills
     unknown = [message for message in found.messages if "outcome_unknown" in (message["content"] or "")]
     # A kill can meet a tool at work as well: then its effect is told to be unknown, and is not there twice either.
     assert len(unknown) <= kills
