@@ -77,8 +77,8 @@ async def test_who_is_asked_besides_is_told_also_when_that_falls_due_as_the_run_
 
         assert await eventually(went_on)
         try:
-            # A slow machine may have one of them told again: an activity runs at least once.
-            assert list(dict.fromkeys(told)) == ["asked", "escalation"]
+            # A slow machine may have one of them told again, or late: an activity runs at least once.
+            await eventually(lambda: set(told) == {"asked", "escalation"})
         finally:
             await job.terminate()
             await client.get_workflow_handle(f"{id}.writes.1").terminate()
