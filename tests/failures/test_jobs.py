@@ -86,14 +86,15 @@ async def test_a_limit_ends_the_job_with_its_code_and_what_there_is(stand: Stand
 
 
 async def test_a_session_takes_one_job_at_a_time_and_then_the_next(stand: Stand) -> None:
-    first = await stand.start("busy", agent=ASKED, session="shared")
-    with pytest.raises(SessionBusy, match=f"'shared' is in use by job '{first.id}'; wait for it, abort it, or fork"):
-        await stand.start("busy", session="shared", job="second")
+    shared = f"shared-{stand.tries}"
+    first = await stand.start("busy", agent=ASKED, session=shared)
+    with pytest.raises(SessionBusy, match=f"'{shared}' is in use by job '{first.id}'; wait for it, abort it, or fork"):
+        await stand.start("busy", session=shared, job="second")
     with pytest.raises(NotFoundError):
         await stand.loom.find("second")
     await first.decide(await asked(stand, first.id), "approve", by="me")
     before = await stand.unharmed(first)
-    second = await stand.unharmed(await stand.start("goes on", session="shared"))
+    second = await stand.unharmed(await stand.start("goes on", session=shared))
     assert second.messages[: len(before.messages)] == before.messages
     assert second.messages[len(before.messages)]["content"] == "case <goes on>"
     assert second.result.status == "completed"
@@ -102,29 +103,31 @@ async def test_a_session_takes_one_job_at_a_time_and_then_the_next(stand: Stand)
 
 
 async def test_the_session_of_an_aborted_job_can_be_gone_on_with(stand: Stand) -> None:
-    job = await stand.start("aborted", agent=ASKED, session="given-up")
+    session = f"given-up-{stand.tries}"
+    job = await stand.start("aborted", agent=ASKED, session=session)
     await asked(stand, job.id)
     await job.abort(by="me")
     first = await stand.unharmed(job)
     assert first.messages[-1]["role"] == "tool"
-    second = await stand.unharmed(await stand.start("goes on", session="given-up"))
+    second = await stand.unharmed(await stand.start("goes on", session=session))
     assert second.result.status == "completed"
 
 
 async def test_an_id_stands_for_one_job(stand: Stand) -> None:
-    first = await stand.start("twice", agent=ASKED, job="the-one")
-    again = await stand.start("twice", agent=ASKED, job="the-one")
+    name = f"the-one-{stand.tries}"
+    first = await stand.start("twice", agent=ASKED, job=name)
+    again = await stand.start("twice", agent=ASKED, job=name)
     assert again.id == first.id
-    with pytest.raises(JobExists, match="'the-one' exists already with another task; take another id"):
-        await stand.loom.start(stand.agent(**ASKED), "something else", workdir=stand.place("twice"), job="the-one")
+    with pytest.raises(JobExists, match=f"'{name}' exists already with another task; take another id"):
+        await stand.loom.start(stand.agent(**ASKED), "something else", workdir=stand.place("twice"), job=name)
     with pytest.raises(JobExists, match=r"another .*plan"):
-        await stand.start("twice", job="the-one")
+        await stand.start("twice", job=name)
     await first.decide(await asked(stand, first.id), "reject", by="me", message="no")
     found = await stand.unharmed(first)
     assert [message["role"] for message in found.messages] == ["user", "assistant", "tool", "assistant"]
     assert found.tool()["content"].startswith("The call was rejected by me: no")
     with pytest.raises(ConflictError, match=r"has ended \(completed\); take another id"):
-        await stand.start("twice", agent=ASKED, job="the-one")
+        await stand.start("twice", agent=ASKED, job=name)
 
 
 @pytest.mark.parametrize(
