@@ -40,7 +40,7 @@ def fields(ending: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_conversation_can_be_gone_on_with(stand: Stand, ending: str) -> None:
-    session = f"s-{ending.replace(' ', '-')}"
+    session = f"s-{stand.tries}-{ending.replace(' ', '-')}"
     job = await stand.start(ending, agent=fields(ending), session=session)
 
     async def asked() -> list[dict[str, Any]]:
