@@ -24,6 +24,7 @@ from loom_dsl.errors import (
     ToolLost,
     ToolTimeout,
 )
+from loom_dsl.messages import KEPT_BACK
 from loom_dsl.redaction import redact
 from loom_dsl.untrusted import is_untrusted
 from loom_store.transaction import Transaction
@@ -35,7 +36,7 @@ NO_END = frozenset({
     "activity_failed",
 })  # fmt: skip
 """With which a stage ends that did not tell what became of the call; a tool's own timeout tells how long it took."""
-WITHHELD = "the tool ran, and its result is withheld: the hook that looks at results was not asked"
+NOT_ASKED = f"{KEPT_BACK}the hook that looks at results was not asked"
 
 
 class Format:
@@ -114,4 +115,4 @@ def _known(tx: Transaction, call: Call, outcome: dict[str, Any], *, looked_at: b
     known = outcome_of(tx, effect_key(call))
     if known is None:
         return failed(ToolLost()) if outcome["code"] == ToolTimeout.code else outcome
-    return failed(PermissionDenied(WITHHELD)) if known["ok"] and looked_at else known
+    return failed(PermissionDenied(NOT_ASKED)) if known["ok"] and looked_at else known

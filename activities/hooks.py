@@ -14,6 +14,7 @@ from activities.tool_run import Raised, ask, describe
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import LoomError, PermissionDenied, ToolError
 from loom_dsl.hooks import HookAnswer, HookCall, misuse
+from loom_dsl.messages import KEPT_BACK
 from loom_dsl.redaction import redact
 from loom_dsl.secret_arguments import refuse_secrets
 from loom_dsl.tools import Arguments, Tool, validate_arguments
@@ -74,7 +75,7 @@ class Hooks:
                 raise ToolError(f"the hook {reference} at {point} is wrong: {wrong}")
             await self._note(point, reference, call, answer)
             if answer.deny:
-                ran = "the tool ran, and its result is withheld: " if point == "after_execute" else ""
+                ran = KEPT_BACK if point == "after_execute" else ""
                 raise PermissionDenied(redact(f"{ran}{answer.deny}", self._runtime.secrets))
             return await self._changed(asked, answer, call, facts, outcome)
         except LoomError as error:

@@ -128,9 +128,10 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """Fork a job and follow the new one."""
     from loom_client.cli.opening import find_job, opened
     from loom_client.cli.rights import check_start
-    from loom_client.cli.starting import ForkRequest, check_id, load_definition, read_task, start_fork
+    from loom_client.cli.starting import ForkRequest, load_definition, read_task, start_fork
+    from loom_dsl.run import check_id
 
-    check_id("--job", new)
+    check_id("job", new)
     request = ForkRequest(job, turn, "" if task is None else read_task(task), workdir, new, agent, model)
     definition = None if agent is None else load_definition(agent, model, tuple(tools or ()))
     async with opened(settings_of(*place)) as loom:

@@ -16,7 +16,7 @@ from loom_dsl.agent import Agent, read_agent
 from loom_dsl.document import Document, load_document
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.permission_lists import Mode
-from loom_dsl.run import RUN_ID, LoopLimits, RunInput
+from loom_dsl.run import LoopLimits, RunInput, check_id
 from loom_store.store import Store
 
 LARGEST_TASK = 16 * 1024 * 1024
@@ -71,8 +71,8 @@ def load(request: Request) -> tuple[Agent, str]:
     Raises:
         UserError: Something is wrong with one of them; says what, and where.
     """
-    for option, name in (("--job", request.job), ("--session", request.session)):
-        check_id(option, name)
+    for what, name in (("job", request.job), ("session", request.session)):
+        check_id(what, name)
     agent, document = _load(request.agent, request.model, request.tools)
     if request.mode is not None:
         permissions = agent.permissions.model_copy(update={"mode": request.mode})
@@ -197,20 +197,6 @@ async def announce_worker(loom: Loom, job: str) -> None:
         f"no worker serves the queue {queue} yet, so the job waits; "
         f"start one with `{command}` (or `loom dev`, which also starts the server)"
     )
-
-
-def check_id(option: str, name: str | None) -> None:
-    """Refuse what cannot be an id.
-
-    Raises:
-        UserError: It cannot.
-    """
-    import re
-
-    if name is not None and not re.fullmatch(RUN_ID, name):
-        raise UserError(
-            f"{option} {name!r}: use letters, digits and . _ : ~ -, starting with a letter or digit, at most 200"
-        )
 
 
 def _read_file(path: Path) -> bytes:

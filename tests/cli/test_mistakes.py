@@ -87,7 +87,10 @@ def test_a_bad_agent_file_is_told_with_its_place(place: House, text: str, expect
         (["run", "agent.yaml", "  "], "the task is empty"),
         (["run", "agent.yaml", "-"], "the task is empty"),
         (["run", "agent.yaml", "x", "--workdir", "nowhere"], "nowhere does not exist"),
-        (["run", "agent.yaml", "x", "--job", "a/b"], "--job 'a/b': use letters, digits"),
+        (
+            ["run", "agent.yaml", "x", "--job", "a/b"],
+            "'a/b' cannot be the id of a job; write up to 200 letters, digits",
+        ),
         (["run", "agent.yaml", "x", "--model", ""], "bad"),
         (["run", "agent.yaml", "x", "--tools", "no_such_module"], "there is no module 'no_such_module'"),
         (["watch", "job-onne"], "there is no job 'job-onne' in the store"),
