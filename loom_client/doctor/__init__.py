@@ -8,6 +8,7 @@ from loom_client.doctor.confinement import confinement
 from loom_client.doctor.machine import openat2, package, python, room, temporal_cli
 from loom_client.doctor.mcp import mcp_servers
 from loom_client.doctor.model import model
+from loom_client.doctor.policy import policy
 from loom_client.doctor.server import server
 from loom_client.doctor.state import store
 from loom_client.doctor.webhooks import webhooks
@@ -45,3 +46,4 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
         yield openat2()
         yield confinement(environment)
         yield from mcp_servers(environment)
+        yield from policy(environment)

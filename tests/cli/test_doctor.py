@@ -267,3 +267,28 @@ def test_a_package_that_shadows_looms_own_is_named(tmp_path: Path, name: str) ->
     assert check["status"] == "fail"
     assert str(tmp_path / name) in check["found"]
     assert "environment of its own" in check["fix"]
+
+
+POLICY = "loom: 1\nkind: policy\nroles: {ops: {who: [maria], approve: high}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "told"),
+    [
+        ("loom: 1\nkind: policy\nsigned: high\n", Status.OK, "can be used"),
+        (POLICY, Status.WARN, "who reaches the Temporal server decides as anybody"),
+        (POLICY + "signed: medium\n", Status.WARN, "decides below the risk medium as anybody"),
+        (POLICY + "signed: low\n", Status.OK, "can be used"),
+        (POLICY + "rolls: {}\n", Status.FAIL, "cannot be used"),
+        (None, Status.FAIL, "cannot be read"),
+    ],
+)
+def test_roles_that_go_by_anybodys_word_are_told(
+    settings: Settings, tmp_path: Path, text: str | None, status: Status, told: str
+) -> None:
+    file = tmp_path / "policy.yaml"
+    if text is not None:
+        file.write_text(text)
+    check = find(checks(settings, LOOM_POLICY=str(file)), "policy")
+    assert (check.status, told in check.found) == (status, True), check
+    assert not [what for what in checks(settings) if what.startswith("policy")]
