@@ -12,6 +12,7 @@ from loom_dsl.states import TRANSITIONS, RunState
 
 if TYPE_CHECKING:
     from loom_dsl.machine_arrivals import Arrival
+    from loom_dsl.turn import TurnState
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
 NAMED = "loom.told.1"
@@ -41,6 +42,8 @@ class Core:
         """Activities in flight that belong to no token, such as flushes, and who takes their results."""
         self.arrivals: dict[str, list[Arrival]] = {}
         """Decisions that are not settled, by approval, in the order in which they came."""
+        self.turn_told: tuple[TurnState | None, dict[str, Any]] = (None, {})
+        """A turn, and what expressions may read of it; kept because a machine enters many nodes in one turn."""
         self.free_items: dict[str, tuple[int, set[int]]] = {}
         """What `admitted` has found out about maps in progress; derived, so not part of the state."""
         self.draining = self.holding = False
@@ -98,8 +101,8 @@ class Core:
         Raises:
             ExpressionError: It fails.
         """
-        graph = self.state.frames[token.frame].graph
-        return self.plan.template(graph, token.node, slot, value).evaluate(names or self.names(token))
+        template = self.plan.template(self.state.frames[token.frame].graph, token.node, slot, value)
+        return template.evaluate(names or (self.names(token) if template.expressions else {}))
 
     def leave_phase(self) -> None:
         """Tell that the phase is over in which the last token was."""

@@ -199,11 +199,11 @@ class Moves(Core):
         Raises:
             ExpressionError: A condition fails, or no way is open.
         """
-        names = self.names(token)
         if node.next.times is not None:
-            return list(node.next.all) * self._times(token, node, names)
+            return list(node.next.all) * self._times(token, node)
         if node.next.all or not node.next.edges():
             return list(node.next.all)
+        names = self.names(token)
         for edge in node.next.first:
             if edge.when is None or condition(edge.when).evaluate(names):
                 return [edge.to]
@@ -213,8 +213,8 @@ class Moves(Core):
             raise ExpressionError(f"no way out of `{token.node}` is open; give it an edge without a condition")
         return taken
 
-    def _times(self, token: Token, node: Node, names: dict[str, Any]) -> int:
-        given = self.mapped(token, "times", node.next.times, names)
+    def _times(self, token: Token, node: Node) -> int:
+        given = self.mapped(token, "times", node.next.times)
         if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= MOST_THREADS:
             raise ExpressionError(f"`{token.node}` is to go on {str(given)[:60]} times; give 0 to {MOST_THREADS}")
         return given

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.machine_state import Frame, MachineState, Token
+from loom_dsl.turn import TurnState
 
 if TYPE_CHECKING:
     from loom_dsl.machine_core import Core as Machine
@@ -32,12 +33,16 @@ def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
             names["item"], names["index"] = owner.data["last"], inner.index
             break
     if state.turn is not None:
-        names["turn"] = {
-            **state.turn.model_dump(mode="json"),
-            "counter": state.turn.turn_counter,
-            "cost_usd": state.turn.cost_microusd / 1e6,
-        }
+        names["turn"] = _turn_names(machine, state.turn)
     return names
+
+
+def _turn_names(machine: "Machine", turn: TurnState) -> dict[str, Any]:
+    """What `turn` holds; a copy, which whoever gets it may change."""
+    if machine.turn_told[0] is not turn:
+        told = {"counter": turn.turn_counter, "cost_usd": turn.cost_microusd / 1e6}
+        machine.turn_told = turn, {**turn.model_dump(mode="json"), **told}
+    return dict(machine.turn_told[1])
 
 
 def _owners(state: MachineState, frame: Frame) -> Iterator[tuple[Frame, Token]]:
