@@ -106,7 +106,7 @@ async def test_an_agents_job_moves_between_its_turns(house: Opener) -> None:
         assert (await job.result()).answer == "bye"
     systems = [json.loads(request.body)["messages"][0]["content"] for request in opened.model.requests]
     assert "Be brief." not in systems[0]
-    assert "Be brief." in systems[1]
+    assert "Be brief." in systems[-1]  # a busy worker may have asked for a turn twice
 
 
 WORKS = f"""
