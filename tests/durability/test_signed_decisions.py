@@ -19,7 +19,7 @@ from loom_dsl.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, failed_tasks, histories, of
 from tests.support.signing import key_of, public_key, write_keys
-from tests.support.waiting import eventually, longer
+from tests.support.waiting import PATIENCE, eventually, longer
 from worker import make_worker
 
 pytestmark = pytest.mark.server
@@ -34,6 +34,7 @@ LATE = 3
 async def loom(house: House, *arguments: str) -> tuple[int, str]:
     """Run a command; its status, and all that it says."""
     own = {"LOOM_ADDRESS": house.settings.address, "LOOM_STORE": str(house.settings.store)}
+    own |= {"LOOM_ANSWER_SECONDS": str(PATIENCE)}  # what is not confirmed by then counts as sent, and is not told
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loom_client.cli", *arguments),
         env={**os.environ, **own, "LOOM_TASK_QUEUE": house.settings.task_queue},
