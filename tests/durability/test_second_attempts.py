@@ -126,6 +126,7 @@ async def test_a_job_puts_its_own_system_message_though_an_older_one_had_the_sam
             assert await opened.loom.store.read(lambda tx: tx.has_blob(name))
             with sqlite3.connect(opened.settings.store_path()) as connection:  # as prune does
                 connection.execute("DELETE FROM blobs WHERE digest = ?", (bytes.fromhex(name),))
+            connection.close()
 
 
 def attempted(number: int) -> ActivityEnvironment:
