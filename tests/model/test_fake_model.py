@@ -39,9 +39,13 @@ def tool(id: str, content: str = "done") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
+def _client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(trust_env=False, timeout=PATIENCE)
+
+
 @asynccontextmanager
 async def post(model: FakeModel) -> AsyncIterator[Any]:
-    async with running(model) as url, httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
+    async with running(model) as url, _client() as client:
 
         async def call(*messages: dict[str, Any], **fields: Any) -> httpx2.Response:
             headers = fields.pop("headers", {})
@@ -128,7 +132,7 @@ async def test_a_repeated_step_numbers_its_calls() -> None:
     ],
 )
 async def test_an_illegal_conversation_is_refused_as_the_api_does(messages: list[Any], told: str) -> None:
-    async with running(script({"say": "x"})) as url, httpx2.AsyncClient(trust_env=False) as client:
+    async with running(script({"say": "x"})) as url, _client() as client:
         answer = await client.post(f"{url}/chat/completions", json={"model": "m", "messages": messages})
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
@@ -166,7 +170,7 @@ async def test_an_illegal_option_is_refused(fields: dict[str, Any], told: str) -
 
 
 async def test_a_body_that_is_not_json_and_an_unknown_path_are_refused() -> None:
-    async with running(script({"say": "x"})) as url, httpx2.AsyncClient(trust_env=False) as client:
+    async with running(script({"say": "x"})) as url, _client() as client:
         broken = await client.post(f"{url}/chat/completions", content=b"{")
         unknown = await client.post(f"{url}/completions", json={})
     assert (broken.status_code, unknown.status_code) == (400, 404)
@@ -201,7 +205,7 @@ async def test_only_the_configured_key_is_accepted_and_it_is_not_recorded() -> N
 
 async def test_requests_are_recorded_and_readable_over_http() -> None:
     model = FakeModel(script({"say": "x"}))
-    async with running(model) as url, httpx2.AsyncClient(trust_env=False) as client:
+    async with running(model) as url, _client() as client:
         await client.post(f"{url}/chat/completions", json={"model": "m", "messages": [USER], "temperature": 0.5})
         await client.post(f"{url}/chat/completions", json={"model": "m", "messages": []})
         report = (await client.get(url.removesuffix("/v1") + "/_loom/requests")).json()
@@ -276,7 +280,7 @@ async def test_the_module_serves_a_file_as_a_process_and_stops_on_a_signal(tmp_p
     assert process.stdout is not None
     try:
         url = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode().strip()
-        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
+        async with _client() as client:
             answer = await client.post(f"{url}/chat/completions", json={"model": "m", "messages": [USER]})
         assert answer.json()["choices"][0]["message"]["content"] == "from a file"
         process.send_signal(signal.SIGINT)
