@@ -13,8 +13,8 @@ from tests.durability.test_webhooks import (
     ENVIRONMENT,
     approved,
     calling,
+    heard,
     telling,
-    told,
     waiting,
     waiting_is_over,
     written,
@@ -71,6 +71,6 @@ async def test_a_delivery_that_was_ended_on_the_server_is_begun_again_by_the_nex
             await eventually(lambda: bool(endpoint.seen))
             await opened.loom.client.get_workflow_handle(workflow_of(job.id, "chat")).terminate("by hand")
             endpoint.status = lambda told: 204
-            await eventually(lambda: told(endpoint.taken) == ["approval_requested"])
+            await eventually(lambda: heard(endpoint.taken, job) == ["approval_requested"])
             await job.abort(by="ops")
             await eventually(lambda: waiting_is_over(opened))
