@@ -19,7 +19,7 @@ from loom_dsl.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.durability.test_worker_killed import calling
-from tests.support.waiting import eventually, until
+from tests.support.waiting import PATIENCE, eventually, until
 from worker import make_worker
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "approvals"
@@ -94,7 +94,7 @@ class Windows:
         return next((notice for notice in notices if notice["job"] == job.id), None)
 
     async def outcome(self, window: str) -> tuple[str, str]:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE):
             came: dict[str, str] = await self.client.get_workflow_handle(window).result()
         return came["choice"], came["became"]
 
@@ -162,10 +162,13 @@ async def test_a_workflow_decides_by_a_signal_when_its_own_condition_says_so(hou
         window = await windows.notice(job)
         await windows.open(window)
         assert await windows.outcome(window) == ("approve", "open")
-        (refused,) = of(await events(job), EventType.WARNING)
+        (refused,) = await eventually(lambda: warnings(job))  # what watchers are told comes a moment later
         assert refused["verdict"] == "not_allowed"
         await job.decide(await opened.approval(job), "approve", by="bob")
         assert (await account(opened.loom.store, job)).status == "completed"
+
+    async def warnings(job: Job) -> list[dict[str, Any]]:
+        return of(await events(job), EventType.WARNING)
 
     async def ask(approvals: dict[str, Any] | None = None, **options: Any) -> Job:
         agent = opened.agent(permissions={"ask": ["send"]}, **({"approvals": approvals} if approvals else {}))
