@@ -155,6 +155,9 @@ def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worke
         max_concurrent_activities=MOST_DELIVERIES,
         max_concurrent_workflow_task_polls=2,
         max_concurrent_activity_task_polls=2,
+        # The SDK's default would send a beat in four seconds, of the five after which another worker takes over.
+        max_heartbeat_throttle_interval=BEAT,
+        default_heartbeat_throttle_interval=BEAT,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=2),
     )
