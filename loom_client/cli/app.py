@@ -29,6 +29,7 @@ PROJECT = (
     "loom_client.cli.picturing",
     "loom_client.cli.authoring",
     "loom_client.cli.simulating",
+    "loom_client.cli.replaying",
     "loom_client.cli.policy",
     "loom_client.cli.scheduling",
 )
