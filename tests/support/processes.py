@@ -9,7 +9,7 @@ import psutil
 
 from tests.support.waiting import PATIENCE
 
-MOMENT = 10.0
+MOMENT = 60.0
 """Seconds for a process that is about to end: what is left behind stays for minutes."""
 
 
