@@ -1,11 +1,15 @@
 """What the ledger knows of a tool call that an attempt began, and nobody saw the end of."""
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.holding import is_held
 from activities.runtime import Call
+from activities.tool_run import Raised, run_function
 from loom_dsl.errors import OutcomeUnknown, UnreadableResult
+from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import EffectStatus
 from loom_store.transaction import Transaction
 
@@ -23,6 +27,18 @@ def given_of(output: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 def status_of(error: BaseException) -> EffectStatus:
     """Say how an effect ended whose function raised this."""
     return "unknown" if isinstance(error, OutcomeUnknown) else "failed"
+
+
+async def ask_tool(tool: Tool, arguments: Arguments, context: ToolContext) -> Reconciliation:
+    """Ask a tool what became of an earlier call; one that cannot say, or says nothing in time, does not know."""
+    reconcile = tool.reconcile
+    found: object = None
+    if reconcile is not None:
+        asking = {"arguments": arguments, "context": context}
+        with contextlib.suppress(Raised, TimeoutError):
+            async with asyncio.timeout(tool.timeout):
+                found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
+    return found if isinstance(found, Reconciliation) else Reconciliation(outcome="unknown")
 
 
 def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:

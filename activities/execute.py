@@ -1,11 +1,10 @@
 """Running a tool: what is not idempotent goes through the effect ledger and happens at most once."""
 
 import asyncio
-import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,10 @@ from temporalio import activity
 
 from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
-from activities.effect_outcome import effect_key, given_of, outcome_of, status_of
-from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, this_process
+from activities.effect_outcome import ask_tool, effect_key, given_of, outcome_of, status_of
+from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, take_over, this_process
 from activities.hooks import Hooks, hooked
-from activities.masked import LARGEST_MESSAGE, OVERLAP, masked_message, masked_output
+from activities.masked import masked_message, masked_output
 from activities.observe import store_events
 from activities.progress import Progress
 from activities.retrying import run_again
@@ -25,6 +24,7 @@ from activities.services import secrets_of, services_of
 from activities.stages import Calls
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
+from activities.tool_progress import progress_of
 from activities.tool_run import Raised, describe, run_function, text_of
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
@@ -35,18 +35,12 @@ from loom_dsl.errors import (
     ToolTimeout,
     UnreadableResult,
 )
-from loom_dsl.redaction import MaskedStream
 from loom_dsl.tool_services import ToolServices
-from loom_dsl.tools import Reconciliation
 from loom_store.rows import Effect
 from loom_store.transaction import Transaction
 
-LARGEST_PROGRESS = 2_000
-"""Characters of a text that a tool tells while it works."""
 MOST_UNHEARD = 200
 """Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
-LEAST_HELD = 4
-"""Characters of a secret's beginning at the end of what a tool tells that are held back."""
 LEFT_ALONE = 1.0
 """Seconds beyond its timeout after which a function is ended whose attempt was lost."""
 LARGEST_SUMMARY = 300
@@ -130,31 +124,40 @@ class Execute:
 
         It may be at work still, in a worker that the server lost sight of: then its end is waited for.
         """
-        effect = await let_go(self._runtime.store, effect, run.tool.timeout + LEFT_ALONE)
-        if effect.status == "pending" and run.tool.idempotent:
-            return {"ok": True, **await self._kept(run, await self._run(run))}
-        if effect.status == "pending" and run.tool.reconcile is not None:
-            found = await self._reconcile(run, run.tool.reconcile)
-            await self._runtime.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
-            if found.outcome != "unknown":
-                happened = found.outcome == "happened"
-                output = await self._read(run, found.result) if happened else await self._run(run)
-                return {"ok": True, **await self._kept(run, output)}
+        can_tell = run.tool.idempotent or run.tool.reconcile is not None
+        wait, seconds = take_over if can_tell else let_go, run.tool.timeout + LEFT_ALONE
+        effect = await wait(self._runtime.store, effect, seconds)
+        if effect.status == "pending" and can_tell:
+            try:
+                if (output := await self._taken_over(run)) is not None:
+                    return {"ok": True, **await self._kept(run, output)}
+            finally:
+                if run.place not in self._running:
+                    AT_WORK.discard(run.key)
         # Asked again: an attempt that was taken for lost may have settled it meanwhile.
         told = await self._runtime.store.write(lambda tx: outcome_of(tx, run.key))
         assert told is not None
         return told
 
-    async def _reconcile(self, run: Attempt, reconcile: Callable[..., Reconciliation]) -> Reconciliation:
-        """Ask the tool what became of an earlier attempt; a tool that cannot say does not know."""
+    async def _taken_over(self, run: Attempt) -> str | None:
+        """Give the output of a call whose attempt is gone, calling again where that may be; None: it is not known."""
+        if run.tool.idempotent:
+            return await self._run(run)
         context = run.context(self._services(run), threading.Event(), self._progress(run))
-        asking = {"arguments": {**run.arguments, **run.secrets}, "context": context}
-        try:
-            async with asyncio.timeout(run.tool.timeout):
-                found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
-        except (Raised, TimeoutError):
-            found = None
-        return found if isinstance(found, Reconciliation) else Reconciliation(outcome="unknown")
+        asking = asyncio.ensure_future(ask_tool(run.tool, {**run.arguments, **run.secrets}, context))
+        self._beside(renew(self._runtime.store, run.key, asking))
+        found = await asking
+        await self._runtime.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
+        if found.outcome == "unknown":
+            return None
+        return await self._read(run, found.result) if found.outcome == "happened" else await self._run(run)
+
+    def _beside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something that goes on when this attempt is cancelled."""
+        task = asyncio.create_task(work)
+        self._unheard.add(task)
+        task.add_done_callback(self._unheard.discard)
+        return task
 
     async def _run(self, run: Attempt) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
@@ -230,9 +233,7 @@ class Execute:
         """
         details = activity.cancellation_details()
         if details is None or not (details.cancel_requested or details.worker_shutdown):
-            unheard = asyncio.create_task(self._settled_unheard(run, running))
-            self._unheard.add(unheard)
-            unheard.add_done_callback(self._unheard.discard)
+            self._beside(self._settled_unheard(run, running))
             return
         running.end()
         self._drop(run.place)
@@ -260,10 +261,8 @@ class Execute:
             self._drop(run.place)
             return given_of(name, [])
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
-        keeping = asyncio.create_task(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
-        self._unheard.add(keeping)
-        keeping.add_done_callback(self._unheard.discard)
-        given = await asyncio.shield(keeping)
+        keeping = self._beside(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
+        given: dict[str, Any] = await asyncio.shield(keeping)
         self._drop(run.place)
         return given
 
@@ -275,21 +274,7 @@ class Execute:
         return given_of(name, images)
 
     def _progress(self, run: Attempt) -> Progress:
-        call, item, attempt = run.call, run.call.arguments["call"], activity.info().attempt
-        stream = MaskedStream(self._runtime.secrets, LEAST_HELD)
-
-        async def tell(text: str) -> None:
-            # What may be the beginning of a secret goes with the next text, or with none.
-            content = self._masked(stream.feed(text))[:LARGEST_PROGRESS]
-            if not content and text:
-                return
-            event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
-            key = f"{call.turn}/{call.at}/progress/{attempt}/{next(self._told)}"
-            # The tool's work does not depend on who hears of it.
-            with contextlib.suppress(StoreError):
-                await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
-
-        return Progress(tell, LARGEST_MESSAGE + OVERLAP)
+        return progress_of(self._runtime, run.call, self._told)
 
     def _services(self, run: Attempt) -> ToolServices:
         return services_of(self._runtime, run.call, run.facts)

@@ -8,12 +8,14 @@ import asyncio
 import os
 import time
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from loom_dsl.errors import StoreError
 from loom_store.rows import Effect
 from loom_store.store import Store
+from loom_store.transaction import Transaction
 
 HELD_SECONDS = 8.0
 """For how long to believe a worker elsewhere that it runs an effect."""
@@ -62,7 +64,7 @@ def is_held(effect: Effect) -> bool:
     return effect.held_until is not None and datetime.fromisoformat(effect.held_until) > datetime.now(UTC)
 
 
-async def renew(store: Store, key: str, pending: "asyncio.Future[object]") -> None:
+async def renew(store: Store, key: str, pending: "asyncio.Future[Any]") -> None:
     """Say in the ledger that an effect runs, for as long as it does."""
     while True:
         await asyncio.wait([pending], timeout=RENEW_SECONDS)
@@ -90,3 +92,26 @@ async def let_go(store: Store, effect: Effect, seconds: float) -> Effect:
         if not waiting or found is None:
             break
     return effect
+
+
+async def take_over(store: Store, effect: Effect, seconds: float) -> Effect:
+    """Wait as `let_go` does. An effect that has no outcome then is this process's: one attempt alone goes on with it.
+
+    Two that found nobody at work would both be told that it had not happened, and both let it happen. Whoever gets one
+    that is pending takes its key out of `AT_WORK` when nothing of it runs here any more.
+    """
+    key, end = effect.key, time.monotonic() + seconds
+    while True:
+        effect = await let_go(store, effect, max(0.0, end - time.monotonic()))
+        taking = partial(_take, key=key, late=time.monotonic() >= end)
+        if effect.status != "pending" or await store.write(taking):
+            return effect
+
+
+def _take(tx: Transaction, key: str, *, late: bool) -> bool:
+    found = tx.effect(key)
+    if found is not None and (found.status != "pending" or (is_held(found) and not late)):
+        return False
+    tx.hold_effect(key, this_process(), HELD_SECONDS)
+    AT_WORK.add(key)  # here, where no other attempt of this process can look in between
+    return True

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from temporalio import activity
 
+from activities.effect_outcome import ask_tool
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, this_process
 from activities.node_call import value_of
 from activities.observe import store_events
@@ -17,7 +18,7 @@ from activities.tool_run import Raised, describe, run_function
 from loom_dsl.agent import call_name
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StoreError
 from loom_dsl.redaction import redact
-from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
+from loom_dsl.tools import Arguments, Tool, ToolContext
 from loom_store.effects import undo_key
 from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
@@ -159,20 +160,13 @@ class Undo:
 
     async def _happened(self, one: _Effect) -> tuple[str, Any]:
         """Whether the effect is there, and what the call gave."""
-        row, reconcile = one.effect, one.tool.reconcile
+        row = one.effect
         if row.status == "settled":
             name = row.result_digest
             text = "" if name is None else (await self._runtime.store.read(lambda tx: tx.get_blob(name))).decode()
             return "happened", value_of(text, one.tool)
-        if reconcile is None:
-            return "unknown", None
-        try:
-            async with asyncio.timeout(one.tool.timeout):
-                keywords = {"arguments": one.arguments, "context": self._context(one, row.key)}
-                found = await run_function(lambda arguments, context: reconcile(arguments, context), keywords)
-        except (Raised, TimeoutError):
-            return "unknown", None
-        return (found.outcome, found.result) if isinstance(found, Reconciliation) else ("unknown", None)
+        found = await ask_tool(one.tool, one.arguments, self._context(one, row.key))
+        return found.outcome, found.result
 
     async def _called(self, one: _Effect, result: Any) -> Told:
         compensate = one.tool.compensate

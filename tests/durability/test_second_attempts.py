@@ -248,6 +248,45 @@ async def test_a_second_attempt_gives_the_images_of_the_call_too(tmp_path: Path,
         assert list(kept.images) == given["images"]
 
 
+async def test_of_two_attempts_that_come_later_one_alone_asks_the_tool_and_calls_it(tmp_path: Path) -> None:
+    """The server lost sight of both workers before: each would be told that nothing had happened."""
+    asked: list[str] = []
+    drawn: list[str] = []
+    over = threading.Event()
+
+    def told(arguments: Arguments, context: ToolContext) -> Reconciliation:
+        asked.append(context.idempotency_key)
+        assert over.wait(PATIENCE)
+        return Reconciliation(outcome="happened" if drawn else "not_happened", result="drawn")
+
+    @tool(reconcile=told)
+    def draw(context: ToolContext) -> str:
+        """Draw something."""
+        drawn.append(context.idempotency_key)
+        return "drawn"
+
+    effect: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "draw"}
+    with Store.open(tmp_path / "loom.db") as store:
+        store.write_sync(lambda tx: tx.begin_effect(KEY, **effect, arguments_digest=digest("{}")))
+        attempts = []
+        for number in (2, 3):
+            execute, argument = calling_of(draw, store)
+            attempts.append(asyncio.create_task(attempted(number).run(execute.execute, argument)))
+        kept = partial(store.read, lambda tx: tx.effect(KEY))
+
+        async def counted() -> bool:
+            found = await kept()
+            return found is not None and found.attempts == 3
+
+        await eventually(lambda: asked)
+        await eventually(counted)  # both have seen that an attempt before them began it
+        over.set()
+        given = await asyncio.gather(*attempts)
+    assert (asked, drawn) == ([KEY], [KEY])
+    assert [each["ok"] for each in given] == [True, True]
+    assert given[0]["output"] == given[1]["output"]
+
+
 async def test_a_function_whose_attempt_was_lost_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
     begun, ended = threading.Event(), threading.Event()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.holding import AT_WORK, let_go, this_process
+from activities.holding import AT_WORK, let_go, take_over, this_process
 from loom_store.rows import Effect
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -65,5 +65,40 @@ async def test_no_longer_is_waited_than_was_asked(store: Store) -> None:
     AT_WORK.add(KEY)
     try:
         assert (await let_go(store, effect, 0)).status == "pending"
+    finally:
+        AT_WORK.discard(KEY)
+
+
+async def test_one_attempt_alone_takes_over_what_nobody_runs(store: Store) -> None:
+    effect = await store.write(begin)
+    try:
+        waiting = [asyncio.create_task(take_over(store, effect, 60)) for _ in range(3)]
+        (first, *_), others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert (await first).status == "pending"
+        assert len(others) == 2
+        await store.write(settle)
+    finally:
+        AT_WORK.discard(KEY)
+    assert [(await other).status for other in others] == ["settled", "settled"]
+
+
+async def test_what_was_taken_over_and_let_go_again_is_the_next_ones(store: Store) -> None:
+    effect = await store.write(begin)
+    try:
+        assert (await take_over(store, effect, 60)).status == "pending"
+        waiting = asyncio.create_task(take_over(store, effect, 60))
+        await store.read(lambda tx: tx.effect(KEY))
+        assert not waiting.done()
+        AT_WORK.discard(KEY)
+        assert (await waiting).status == "pending"
+    finally:
+        AT_WORK.discard(KEY)
+
+
+async def test_what_is_held_for_longer_than_it_may_run_is_taken_over(store: Store) -> None:
+    effect = await store.write(begin)
+    AT_WORK.add(KEY)
+    try:
+        assert (await take_over(store, effect, 0)).status == "pending"
     finally:
         AT_WORK.discard(KEY)
