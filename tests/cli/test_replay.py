@@ -1,6 +1,7 @@
 """`loom replay`: a job once more from its record, as its user sees it."""
 
 import json
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -13,9 +14,10 @@ pytestmark = pytest.mark.server
 @pytest.fixture(scope="module")
 def ended(house: House) -> str:
     """A job of two turns that has ended."""
-    said = house.loom("run", house.agent("calm"), "look", "--workdir", house.workdir(), "--job", "replayed")
+    job = f"replayed-{uuid.uuid4().hex[:4]}"
+    said = house.loom("run", house.agent("calm"), "look", "--workdir", house.workdir(), "--job", job)
     assert said.code == 0, said
-    return "replayed"
+    return job
 
 
 def test_a_job_is_gone_through_again_without_a_server_or_a_model(house: House, ended: str) -> None:
