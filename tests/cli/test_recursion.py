@@ -2,6 +2,7 @@
 
 import io
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -28,10 +29,10 @@ agents:
 @pytest.fixture(scope="module")
 def calm(house: House) -> str:
     """A job of two turns, the first with two calls."""
-    agent, workdir = house.agent("calm"), house.workdir()
-    said = house.loom("run", agent, "look around", "--workdir", workdir, "--job", "calm-tree")
+    agent, workdir, job = house.agent("calm"), house.workdir(), f"calm-{uuid.uuid4().hex[:4]}"
+    said = house.loom("run", agent, "look around", "--workdir", workdir, "--job", job)
     assert said.code == 0, said
-    return "calm-tree"
+    return job
 
 
 def told(house: House, *arguments: str) -> dict[str, Any]:
