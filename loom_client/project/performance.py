@@ -35,7 +35,7 @@ from loom_dsl.scenario_cast import EXECUTE, FORMAT, Answer, Asked, Cast, stage_r
 from loom_dsl.scenario_names import aliases, frame_of
 from loom_dsl.scenario_run import Played, play_case
 from loom_dsl.signature import VERIFIED
-from worker import BEAT
+from worker import BEAT, patient
 from workflows.graph import GraphWorkflow
 
 STAGES = ("prepare", "discover", "validate", "authorize", "check_cancel", "execute", "format", "output")
@@ -211,7 +211,7 @@ class Performance:
         told = [observe.flush, observe.announce, observe.signal_time]
         own = [*told, _vouch, child.prepare, child.discard, child.look, Pin(self.runtime).pin]
         activities = [*own, Stretch(self.runtime, made).run, *made.values()]
-        async with Worker(
+        worker = Worker(
             self.loom.client,
             task_queue=queue,
             workflows=[GraphWorkflow],
@@ -221,7 +221,8 @@ class Performance:
             max_concurrent_activities=50,
             max_heartbeat_throttle_interval=BEAT,
             default_heartbeat_throttle_interval=BEAT,
-        ):
+        )
+        async with patient(worker):
             yield
 
 

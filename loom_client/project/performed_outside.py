@@ -14,8 +14,8 @@ from loom_dsl.signature import stand_in
 if TYPE_CHECKING:
     from loom_client.project.performance import Performance
 
-PATIENCE = 60.0
-"""Seconds that one case may take on a server."""
+PATIENCE = 120.0
+"""Seconds that one case may take on a server, its deadlines with it: far more than a busy machine needs."""
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
