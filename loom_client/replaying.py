@@ -101,8 +101,7 @@ def _take_entry(turn: TurnRecord, entry: Entry, injected: str) -> None:
         # An id of Loom's own cannot be sent.
         name = entry.key.removeprefix(injected).replace("~", "recorded-")
         turn.injected.append({"id": name, "text": "as it was recorded"})
-    elif entry.head.get("role") == "assistant":
-        kept = entry.head.get(PRIVATE) or {}
+    elif "usage" in (kept := entry.head.get(PRIVATE) or {}):  # not an answer that the job was given as its input
         calls = [
             {"id": call["id"], "name": call["function"]["name"], "e": entry.seq, "i": index, **TRAITS}
             for index, call in enumerate(entry.head.get("tool_calls") or ())

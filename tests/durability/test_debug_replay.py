@@ -13,6 +13,8 @@ from loom_dsl.compile import compile_agent
 from loom_dsl.errors import UserError
 from loom_dsl.record import Replayed
 from loom_dsl.replay import replay
+from loom_dsl.run import RunInput
+from loom_dsl.turn import ExecutionContext, TurnState
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import effects_of
 from tests.durability.test_equivalence import STEPS, asking
@@ -185,6 +187,24 @@ async def test_a_fork_is_replayed_from_its_own_first_turn(house: Opener) -> None
     replayed = await again(opened, forked)
     same(replayed)
     assert [turn.number for turn in replayed.turns] == [2, 3, 4]
+
+
+async def test_a_job_that_began_with_a_conversation_and_in_a_later_turn_is_replayed_from_there(house: Opener) -> None:
+    opened = await house([*LOOKS[:1], {"say": "done"}])
+    said = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"})
+    context = ExecutionContext(working_dir=str(opened.folder), correlation_id="c")
+    async with opened.inside():
+        state = TurnState.initial(first=7, max_iterations=9)
+        run = RunInput(input_messages=said, context=context)
+        job = await opened.loom.start(opened.agent(), run, turn_state=state)
+        result = await job.result()
+    assert result.error is not None
+    assert result.error.code == "max_iterations"
+    opened.workdirs[job.id] = opened.folder
+    replayed = await again(opened, job)
+    same(replayed)
+    assert [turn.number for turn in replayed.turns] == [7, 8, 9]
+    assert replayed.turns[0].steps[0] == "the context has 3 entries"
 
 
 async def test_another_agent_shows_where_it_would_have_gone_another_way(house: Opener) -> None:
