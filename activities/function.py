@@ -111,7 +111,8 @@ class Function:
             key = f"{call.turn}/{call.at}/progress/{attempt}/{count}"
             await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
-        attempt = call.attempt
+        # A remote attempt after a local one is counted as a first one, too.
+        attempt = f"~{call.attempt}" if activity.info().is_local else str(call.attempt)
         return tell
 
     def _failed(self, reference: str, error: BaseException) -> ApplicationError:

@@ -47,6 +47,10 @@ class ToolOutput:
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
+        wrong = [each for each in self.images if not isinstance(each, Image)]
+        if not isinstance(self.text, str) or wrong:
+            what = type(wrong[0] if wrong else self.text).__name__
+            raise TypeError(f"a ToolOutput takes {'Images' if wrong else 'text'}, and got a {what}")
         if len(self.images) > MOST_IMAGES:
             raise ValueError(f"{len(self.images)} images are too many; at most {MOST_IMAGES} are given")
 

@@ -228,6 +228,8 @@ async def test_a_local_function_is_called_as_often_as_its_node_says_and_no_more(
         result = await asyncio.wait_for(job.result(), PATIENCE)
     assert (result.status, result.result) == ("completed", "busy")
     assert lines(opened.folder / "work", DONE) == ["called"] * attempts
+    told = [data["content"] for data in of(await events(job), EventType.PROGRESS)]
+    assert told == ["called"] * attempts
     for run in await histories(opened.loom.client, job.id):
         await replayer(opened.loom.store).replay_workflow(run)
 

@@ -58,6 +58,7 @@ def fail(kind: str) -> None:
 def falter(seconds: float, context: ToolContext) -> None:
     """Say that one is called, work for a while, and raise."""
     _write(context, DONE, "called")
+    context.progress("called")
     time.sleep(seconds)
     raise Busy("not now")
 

@@ -223,6 +223,18 @@ def test_an_image_is_known_by_its_bytes_not_by_its_name(data: bytes, kind: str) 
             Image(data=data)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"text": 5}, "takes text, and got a int"),
+        ({"text": "x", "images": (b"GIF89a",)}, "takes Images, and got a bytes"),
+    ],
+)
+def test_what_is_no_output_is_told_where_it_is_made(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        ToolOutput(**given)
+
+
 # -- edits and somebody else ---------------------------------------------------------------------------
 
 
