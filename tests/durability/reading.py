@@ -118,18 +118,26 @@ async def histories(client: Client, job: str) -> list[WorkflowHistory]:
     return found
 
 
-def unheard_of(runs: list[WorkflowHistory]) -> int:
-    """How many attempts of model calls the server gave up because it had not heard of their worker for too long.
+def unheard_of(runs: list[WorkflowHistory], name: str = "") -> int:
+    """How many attempts of activities the server gave up because it had not heard of their worker for too long.
 
-    Of a call only the attempt before the last one that began tells why it failed; all before are counted with it.
+    Of an activity only the attempt before the last one that began tells why it failed; all before are counted with it.
+
+    Args:
+        runs: The histories.
+        name: The activities' name; else those of all are counted.
     """
     lost = 0
     for run in runs:
         events = {event.event_id: event for event in run.events}
-        for found in (event.activity_task_started_event_attributes for event in run.events):
-            if found.last_failure.HasField("timeout_failure_info"):
-                scheduled = events[found.scheduled_event_id].activity_task_scheduled_event_attributes
-                lost += (found.attempt - 1) * (scheduled.activity_type.name == "loom.model.call")
+        for event in run.events:
+            began, ended = event.activity_task_started_event_attributes, event.activity_task_timed_out_event_attributes
+            attempts = (began.attempt - 1) * began.last_failure.HasField("timeout_failure_info")
+            attempts += event.HasField("activity_task_timed_out_event_attributes")
+            if attempts:
+                scheduled = events[began.scheduled_event_id or ended.scheduled_event_id]
+                given = scheduled.activity_task_scheduled_event_attributes.activity_type.name
+                lost += attempts * (not name or given == name)
     return lost
 
 

@@ -66,7 +66,7 @@ async def test_a_job_waits_for_a_worker_that_has_its_tools(
     missing = [data["message"] for data in told if data["code"] == "missing_tools"]
     assert len(missing) in (1, 2)
     assert all(LACKS in message for message in missing)
-    assert 2 <= stand.model.count <= 2 + unheard_of(await histories(stand.loom.client, job.id))
+    assert 2 <= stand.model.count <= 2 + unheard_of(await histories(stand.loom.client, job.id), "loom.model.call")
 
 
 async def test_a_job_looks_less_often_the_longer_it_waits(
