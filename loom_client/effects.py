@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from loom_store.effects import undo_key
-from loom_store.rows import Effect
+from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
 
 _STATES = {
@@ -26,9 +26,11 @@ def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
     """Give a job's effects in the order in which they were begun, as JSON.
 
     Besides the ledger's fields each has `state` in words, `summary` as an approver saw it, `approved_by` (empty when
-    nobody was asked), `reconciled`, and `undone`: what came of taking it back, or None.
+    nobody was asked), `reconciled`, and `undone`: what came of taking it back, or None. What has no outcome when its
+    job has ended gets none any more: nobody saw its end, so its state is unknown.
     """
     rows = tx.effects(job)
+    over = (tx.job(job) or {}).get("ended_at") is not None
     undoing = {row.key: row for row in rows}
     asked = {(row["turn"], row["call_id"]): row for row in tx.approvals(job=job)}
     keys = {undo_key(row) for row in rows}
@@ -41,25 +43,29 @@ def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
         found.append(
             {
                 **{name: value for name, value in asdict(row).items() if name != "created"},
-                "state": _state(row, undone),
+                "state": _state(row, undone, over=over),
                 "summary": approval["summary"] if approval else row.summary,
                 "approved_by": (approval["by"] or "") if approval and approval["choice"] else "",
                 "approval_id": approval["id"] if approval else None,
-                "undone": _undone(undone),
+                "undone": _undone(undone, over=over),
             }
         )
     return found
 
 
-def _state(row: Effect, undone: Effect | None) -> str:
-    state = _STATES[row.status]
+def _state(row: Effect, undone: Effect | None, *, over: bool) -> str:
+    state = _STATES[_status(row, over=over)]
     if row.reconciled and row.status == "settled":
         state = "reconciled"
-    return state if undone is None else _TAKEN.get(undone.status, "{0}").format(state)
+    return state if undone is None else _TAKEN.get(_status(undone, over=over), "{0}").format(state)
 
 
-def _undone(row: Effect | None) -> dict[str, Any] | None:
+def _status(row: Effect, *, over: bool) -> EffectStatus:
+    return "unknown" if over and row.status == "pending" else row.status
+
+
+def _undone(row: Effect | None, *, over: bool) -> dict[str, Any] | None:
     if row is None:
         return None
-    names = ("status", "note", "attempts", "begun_at", "settled_at")
-    return {name: getattr(row, name) for name in names}
+    names = ("note", "attempts", "begun_at", "settled_at")
+    return {"status": _status(row, over=over), **{name: getattr(row, name) for name in names}}

@@ -70,6 +70,14 @@ def test_programs_get_one_json_object_a_line(file: Path, capsys: pytest.CaptureF
     assert [json.loads(line)["tool"] for line in capsys.readouterr().out.splitlines()] == ["refund"]
 
 
+def test_what_has_no_outcome_when_its_job_has_ended_is_unknown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in a graph that was aborted while no worker lived: no attempt comes any more that would find it."""
+    with Store.open(file) as store:
+        store.write_sync(lambda tx: tx.update_job("job", status="aborted", ended_at=time.time()))
+    assert run(["effects", "job", "--store", str(file), "--json", "--state", "unknown"]) == 0
+    assert [json.loads(line)["tool"] for line in capsys.readouterr().out.splitlines()] == ["refund", "post"]
+
+
 def test_a_job_that_is_not_there_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["effects", "jbo", "--store", str(file)]) != 0
     assert "there is no job 'jbo'" in capsys.readouterr().err
