@@ -83,7 +83,7 @@ def test_a_fork_is_left_to_itself_and_answers_a_new_message(house: House, calm: 
         (["--turn", "9"], "has finished 2 turns, so it cannot be forked at turn 9; give a turn from 0 to 2"),
         (["--turn", "2"], "the task is needed: after turn 2 the agent had finished"),
         (["--turn", "1", " "], "the task is empty"),
-        (["--turn", "1", "--job", "a/b"], "--job 'a/b'"),
+        (["--turn", "1", "--job", "a/b"], "'a/b' cannot be the id of a job"),
         (["--turn", "1", "--model", "two words"], "holds spaces"),
         (["--turn", "1", "--agent", "nothing.yaml"], "there is no file nothing.yaml"),
         (["--turn", "1", "--workdir", "nowhere"], "does not exist"),
