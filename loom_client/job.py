@@ -116,6 +116,8 @@ class JobHandle(WatchedJob):
             await self._store.write(lambda tx: tx.request_abort(self.id, reason, by))
         try:
             answer = await self._ask("loom.steer", order)
+        except DecisionRefused:
+            raise  # it was ending already
         except (ConflictError, NotFoundError):
             return dict(RECORDED)  # it took the order and has ended
         return _once(answer or dict(UNCONFIRMED))

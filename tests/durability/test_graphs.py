@@ -12,7 +12,7 @@ from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.graph_job import GraphJob
 from loom_dsl.document import load_document, validate_model
-from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
+from loom_dsl.errors import ConflictError, DecisionRefused, JobExists, NotFoundError, UserError
 from loom_dsl.events import EventType
 from loom_dsl.graph import Graph
 from loom_dsl.run import GraphResult
@@ -232,6 +232,34 @@ async def test_a_local_function_is_called_as_often_as_its_node_says_and_no_more(
     assert told == ["called"] * attempts
     for run in await histories(opened.loom.client, job.id):
         await replayer(opened.loom.store).replay_workflow(run)
+
+
+ENDING = f"""
+loom: 1
+kind: graph
+name: ending
+nodes:
+  first:
+    activity: {MODULE}:count
+    compensate: {{activity: "{MODULE}:note", with: {{text: back}}}}
+    next: last
+  last: {{fail: enough}}
+"""
+
+
+async def test_an_abort_of_a_job_that_ends_already_is_refused(house: Opener) -> None:
+    opened = await house(SAYS)
+    work = opened.folder / "work"
+    work.mkdir()
+    (work / HOLD).touch()
+    async with inside(opened):
+        job = await start(opened, ENDING)
+        await eventually(lambda: lines(work, DONE))  # it takes back what it did
+        with pytest.raises(DecisionRefused, match="the job is ending"):
+            await job.abort(by="me")
+        (work / HOLD).unlink()
+        result = await asyncio.wait_for(job.result(), PATIENCE)
+    assert (result.status, result.error and result.error.message) == ("failed", "enough")
 
 
 async def test_a_graph_that_is_aborted_takes_back_what_it_did_too(house: Opener) -> None:
