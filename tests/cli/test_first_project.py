@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.dev_claims import free_port
 from tests.cli.conftest import LOOM, served
 from tests.cli.terminal import Terminal
+from tests.support.ports import own_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,7 @@ def split(line: str, model_port: int) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.server
 def test_the_readme_of_a_new_project_works_as_it_stands(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "OPENAI_"))}
-    port, model_port, project = free_port(), free_port(), tmp_path / "hello"
+    port, model_port, project = own_port(), own_port(), tmp_path / "hello"
     own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state"), "LOOM_ADDRESS": f"127.0.0.1:{port}"}
     env = {**kept, **own, "TERM": "xterm-256color"}
     with Terminal([*LOOM, "init", "hello"], env, tmp_path) as begun:

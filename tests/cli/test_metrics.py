@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from loom_client.dev_claims import free_port
 from loom_dsl.metrics import METRICS, STAGES
 from tests.cli.conftest import House, served
+from tests.support.ports import own_port
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.server
@@ -49,7 +49,7 @@ class Page:
 @pytest.fixture(scope="module")
 def measured(house: House) -> Iterator[tuple[House, Page]]:
     """A worker on a queue of its own, whose metrics can be read."""
-    own, page = replace(house, queue=f"metrics-{uuid.uuid4().hex[:8]}"), Page(free_port())
+    own, page = replace(house, queue=f"metrics-{uuid.uuid4().hex[:8]}"), Page(own_port())
     with served(["worker", "--metrics", str(page.port)], own.environment(), own.folder, "worker ready"):
         yield own, page
 
@@ -65,7 +65,8 @@ def test_a_call_that_asks_is_measured_stage_by_stage(measured: tuple[House, Page
     assert house.loom("wait", job).code == 0
     page.reaches(decided + 1, "loom_approvals_decided_total", choice="approve")
     page.reaches(1, "loom_tool_calls_total", tool="write_file", status="success")
-    page.reaches(1, "loom_stage_seconds_count", stage="authorize", carrier="local", outcome="asked")
+    page.reaches(1, "loom_stage_seconds_count", stage="authorize", outcome="asked")
+    page.reaches(1, "loom_stage_seconds_count", carrier="local")  # what is too slow there runs remotely as well
     page.reaches(1, "loom_stage_seconds_count", stage="execute", carrier="remote", outcome="ok")
     for stage in set(STAGES) - {"authorize"}:
         page.reaches(1, "loom_stage_seconds_count", stage=stage, outcome="ok")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from loom_client.dev_claims import free_port
 from loom_client.dev_server import DevServer
 from loom_client.project.beginning import MODELINE, SCHEMA, STARTS
 from loom_dsl.document import load_yaml
 from loom_dsl.schema import KINDS, schema_of
 from tests.cli.conftest import House, Said, served
 from tests.cli.test_project import Command, apart, loom
+from tests.support.ports import own_port
 
 __all__ = ["loom"]
 
@@ -203,7 +203,7 @@ def commands(file: Path) -> list[tuple[dict[str, str], list[str]]]:
 def test_a_starting_point_runs_as_its_head_says(dev_server: DevServer, tmp_path: Path, kind: str) -> None:
     house = House(tmp_path, dev_server.address, tmp_path / "state" / "loom.db", f"new-{uuid.uuid4().hex[:8]}", {})
     assert house.loom("new", kind).code == 0
-    port = str(free_port())
+    port = str(own_port())
     with ExitStack() as stack:
         for variables, arguments in commands(tmp_path / f"{kind}.yaml"):
             env = house.environment(**{name: value.replace("8126", port) for name, value in variables.items()})

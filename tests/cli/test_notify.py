@@ -24,11 +24,11 @@ import pytest
 from aiosmtpd.controller import Controller
 from standardwebhooks import Webhook
 
-from loom_client.dev_claims import free_port
 from loom_client.gateway.tokens import add_token
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.cli.conftest import House, served
+from tests.support.ports import own_port
 from tests.support.receiver import Receiver, receiver
 from tests.support.waiting import PATIENCE, until
 
@@ -126,7 +126,7 @@ def example(name: str, port: int, environment: dict[str, str], folder: Path) -> 
 @pytest.fixture(scope="module")
 def office(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     folder = tmp_path_factory.mktemp("office")
-    ports = {name: free_port() for name in ("slack", "mail", "gateway", "smtp")}
+    ports = {name: own_port() for name in ("slack", "mail", "gateway", "smtp")}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     text = (EXAMPLES / "webhooks.yaml").read_text()
     for name, port in (("slack", "8490"), ("mail", "8491")):

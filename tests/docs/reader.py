@@ -16,9 +16,9 @@ from typing import Self
 
 import psutil
 
-from loom_client.dev_claims import free_port
 from loom_client.temporal_binary import find_temporal
 from tests.docs.markdown import Block
+from tests.support.ports import own_port
 from tests.support.waiting import PATIENCE, until
 
 QUESTION = b"[l]ater?"
@@ -45,7 +45,7 @@ class Reader:
         self._bin = folder / "bin"
         for place in (self.home, self._state, self._bin):
             place.mkdir()
-        self._ports = {str(port): str(free_port()) for port in (7233, 7243, 8126, 8480, 8490, 9464)}
+        self._ports = {str(port): str(own_port()) for port in (7233, 7243, 8126, 8480, 8490, 9464)}
         self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._shell = self._state / "shell"
         self._shell.write_text(f"cd {self.home}\n")

@@ -31,6 +31,7 @@ from loom_dsl.mcp import is_named, plain_schema, split_reference
 from loom_dsl.mcp_settings import read_mcp_settings
 from loom_dsl.tools import Risk, Tool, ToolContext, validate_arguments
 from tests.support import mcp_server
+from tests.support.ports import own_port
 from tests.support.processes import gone
 from tests.support.waiting import PATIENCE, eventually, longer
 
@@ -241,15 +242,9 @@ async def test_a_server_that_writes_garbage_is_given_up_and_what_it_says_holds_n
     assert "very-secret-value" not in refused.value.message
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-    return number
+async def test_a_server_over_http_is_called_and_reached_again_after_it_was_away(tmp_path: Path) -> None:
+    port = own_port()
 
-
-async def test_a_server_over_http_is_called_and_reached_again_after_it_was_away(tmp_path: Path, port: int) -> None:
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, PROGRAM, str(port), str(tmp_path)], stderr=subprocess.DEVNULL)
 
