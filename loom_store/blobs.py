@@ -71,13 +71,13 @@ class Blobs(Scope):
         raw = sha256(data).digest()
         digest = raw.hex()
         now = self._seconds()
-        found = self._execute(_FIND, {"name": raw}).first()
+        found = self._first(_FIND, {"name": raw})
         if found is None:
             row = {"digest": raw, "size": len(data), "put_at": now, "body": pack(data)}
             blob_id = self._execute(_ADD, row).inserted_primary_key[0]
         else:
-            blob_id = found.id
-            if now - found.put_at > TOUCH_SECONDS:
+            blob_id, put_at = found
+            if now - put_at > TOUCH_SECONDS:
                 self._execute(_TOUCH, {"blob_id": blob_id, "now": now})
         self._after_commit(lambda: self._shared.blobs.put(digest, data))
         return blob_id, digest

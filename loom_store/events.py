@@ -57,9 +57,10 @@ class Events(Blobs):
         """
         job_id = self._job_id(job)
         hashed = key_hash(key)
-        known = self._execute(_BY_KEY, {"job": job_id, "hash": hashed}).first()
+        known = self._first(_BY_KEY, {"job": job_id, "hash": hashed})
         if known is not None:
-            return known.last - known.count + 1, known.count
+            last, count = known
+            return last - count + 1, count
         refused = attempt is not None and not self._enter_attempt(job_id, hashed, attempt)
         if refused or not new:
             return self._last(job_id) + 1, 0
@@ -138,7 +139,8 @@ class Events(Blobs):
 
     def _last(self, job_id: int) -> int:
         if job_id not in self._last_events:
-            self._last_events[job_id] = int(self._scalar(_LAST, {"job": job_id}) or 0)
+            newest = self._first(_LAST, {"job": job_id})
+            self._last_events[job_id] = newest[0] if newest else 0
         return self._last_events[job_id]
 
     def _append(self, job_id: int, hashed: int | None, new: Sequence[Mapping[str, Any]]) -> int:

@@ -108,7 +108,7 @@ class Sessions(Blobs):
         return self._next_seq(self._require_session(session))
 
     def _find_session(self, name: str) -> SessionRow | None:
-        row = self._execute(_FIND, {"name": name}).first()
+        row = self._first(_FIND, {"name": name})
         return None if row is None else SessionRow(*row)
 
     def _require_session(self, name: str) -> SessionRow:
@@ -121,8 +121,8 @@ class Sessions(Blobs):
         return SessionRow(*self._execute(_BY_ID, {"session_id": session_id}).one())
 
     def _next_seq(self, row: SessionRow) -> int:
-        last = self._scalar(_LAST, {"session": row.id})
-        return (row.parent_end or 0) if last is None else int(last) + 1
+        last = self._first(_LAST, {"session": row.id})
+        return int(last[0]) + 1 if last else row.parent_end or 0
 
     def _origin(self, parent: str, parent_entry: int | None) -> tuple[int, int]:
         row = self._require_session(parent)
