@@ -1,5 +1,6 @@
 """The model call: streamed to watchers, stored once, retried by the engine."""
 
+import asyncio
 import json
 import logging
 import sys
@@ -94,14 +95,20 @@ class Model:
         # Before the model is asked: what a store that cannot be written to would lose is not paid for. The disk is
         # waited for once, with the answer, which lies behind this in the same log.
         alarm = call.turn > (facts.agent.limits.alarm_depth or sys.maxsize)
-        stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
-        if alarmed:
-            tell(call, DEEP, call.turn, level=logging.WARNING)
-        if stored is not None:
-            return await self._result(facts, *stored)
+        writing = asyncio.ensure_future(self._body(call, facts))  # while the store begins
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
+            if alarmed:
+                tell(call, DEEP, call.turn, level=logging.WARNING)
+            if stored is not None:
+                return await self._result(facts, *stored)
+            body = await writing
+        finally:
+            writing.cancel()
         deltas = Deltas(self._runtime, call)
         began = time.monotonic()
-        reply, body = await self._ask(call, facts, deltas)
+        reply = await self._ask(call, facts, body, deltas)
         took = round((time.monotonic() - began) * 1000)
         head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
         warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)
@@ -109,12 +116,10 @@ class Model:
         self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
         return await self._result(facts, end, kept)
 
-    async def _ask(self, call: Call, facts: JobFacts, deltas: Deltas) -> tuple[ModelReply, bytes]:
-        body = await self._body(call, facts)
+    async def _ask(self, call: Call, facts: JobFacts, body: bytes, deltas: Deltas) -> ModelReply:
         endpoint, _ = self._runtime.endpoint(facts.agent.model)
         headers = {"x-loom-run": call.job}
-        reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
-        return reply, body
+        return await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
 
     async def _body(self, call: Call, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
