@@ -25,7 +25,7 @@ def test_the_dev_file_sets_what_a_turn_needs_to_be_fast() -> None:
         "history.timerProcessorMaxPollRPS=2000",
         'history.timerProcessorMaxTimeShift="10ms"',
         "history.queueReaderStuckCriticalAttempts=1000",
-        "history.visibilityProcessorMaxPollRPS=2",
+        "history.visibilityProcessorMaxPollRPS=1",
         "history.visibilityTaskBatchSize=1000",
     )
 
