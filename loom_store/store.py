@@ -152,10 +152,12 @@ class Store:
     async def settle(self) -> None:
         """Write what waits in the `together` block that the caller is in."""
         waiting = self._waiting()
-        if waiting is not None:
+        if waiting is None:
+            return
+        await waiting.ended()
+        while waiting.waits:  # also what came while this was written
+            await self.write(lambda tx: None)
             await waiting.ended()
-            if waiting.waits:
-                await self.write(lambda tx: None)
 
     def write_sync(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Do as `write` does, and block the calling thread."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_dsl.canonical import digest
-from loom_dsl.errors import BlobMissing
+from loom_dsl.errors import BlobMissing, StoreError
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.support.waiting import PATIENCE
@@ -150,3 +150,55 @@ async def test_another_store_and_another_task_do_not_wait(store: Store, tmp_path
 async def _when(begun: asyncio.Event, store: Store) -> None:
     await begun.wait()
     await store.write_later(Tells("outside"))
+
+
+async def test_what_two_writes_took_along_that_fail_is_written_in_its_order(store: Store) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        entered.set()
+        assert leave.wait(PATIENCE)
+
+    async with store.together():
+        other = asyncio.create_task(store.write(hold))
+        assert await asyncio.to_thread(entered.wait, PATIENCE)
+        failing = []
+        for name in ("a", "b", "c"):
+            await store.write_later(Tells(name))
+            failing.append(asyncio.create_task(store.write(fail)))
+            await asyncio.sleep(0)
+        leave.set()
+        assert [str(error) for error in await asyncio.gather(*failing, return_exceptions=True)] == ["no"] * 3
+    assert told(store) == ["a", "b", "c"]
+    await other
+
+
+async def test_what_comes_while_a_block_is_being_ended_is_written_too(store: Store) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        entered.set()
+        assert leave.wait(PATIENCE)
+
+    async def comes() -> None:
+        assert await asyncio.to_thread(entered.wait, PATIENCE)
+        await store.write_later(Tells("late"))
+        leave.set()
+
+    async with store.together():
+        await store.write_later(hold)
+        task = asyncio.create_task(comes())
+    await task
+    assert told(store) == ["late"]
+
+
+async def test_a_block_in_which_the_store_was_closed_fails(store: Store) -> None:
+    async def block() -> None:
+        async with store.together():
+            await store.write_later(Tells("a"))
+            await asyncio.to_thread(store.close)
+            with pytest.raises(StoreError, match="closed"):
+                await store.write(Tells("b"))
+
+    with pytest.raises(StoreError, match="closed"):
+        await block()
