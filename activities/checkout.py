@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from activities.openat import open_beneath
+
 LARGEST_REFS = 8 * 1024 * 1024
 """Bytes of the file of packed references that are looked through."""
 LARGEST_LINE = 4_096
@@ -34,12 +36,12 @@ def git_context(place: Path) -> dict[str, JsonValue]:
     Empty where the directory is not the top of a checkout. What is not as git writes it is left out: only names and
     digests are told, so that no link or pointer shows what is in another file.
     """
-    found = _directories(place / ".git")
+    found = _directories(place)
     if found is None:
         return {}
     own, shared = found
     told: dict[str, JsonValue] = {}
-    head = _line(own / "HEAD")
+    head = _line(own, "HEAD")
     branch = head.removeprefix(_BRANCH) if head.startswith(_BRANCH) else ""
     if _is_branch(branch):
         told["branch"] = branch
@@ -51,23 +53,23 @@ def git_context(place: Path) -> dict[str, JsonValue]:
     return told
 
 
-def _directories(dot: Path) -> tuple[Path, Path] | None:
+def _directories(place: Path) -> tuple[Path, Path] | None:
     """Git's directory of this checkout, and the one with the branches: another one for a linked worktree."""
+    dot = place / ".git"
     try:
-        mode = dot.lstat().st_mode
+        if stat.S_ISDIR(dot.lstat().st_mode):
+            return dot, dot
+        pointer = _line(place, ".git")
+        if not pointer.startswith("gitdir: "):
+            return None
+        own = place / pointer.removeprefix("gitdir: ")
+        back, shared = own / _line(own, "gitdir"), own / _line(own, "commondir")
+        # A worktree is known to the repository that it points at, and is kept there; anybody can write a pointer to any
+        # other, or a directory that says that the branches are elsewhere.
+        known = os.path.samestat(back.lstat(), dot.lstat()) and os.path.samefile(own / "..", shared / "worktrees")
     except (OSError, ValueError):
         return None
-    if stat.S_ISDIR(mode):
-        return dot, dot
-    pointer = _line(dot)
-    if not pointer.startswith("gitdir: "):
-        return None
-    own = dot.parent / pointer.removeprefix("gitdir: ")
-    back = _line(own / "gitdir")
-    # A worktree is known to the repository that it points at; anybody can write a pointer to any other.
-    if not back or os.path.realpath(own / back) != os.path.realpath(dot):
-        return None
-    return own, own / (_line(own / "commondir") or ".")
+    return (own, shared) if known else None
 
 
 def _is_branch(name: str) -> bool:
@@ -76,22 +78,28 @@ def _is_branch(name: str) -> bool:
 
 
 def _commit_of(shared: Path, branch: str) -> str:
-    if loose := _line(shared / "refs" / "heads" / branch):
+    if loose := _line(shared, f"refs/heads/{branch}"):
         return loose
-    lines = _read(shared / "packed-refs", LARGEST_REFS).splitlines()
+    lines = _read(shared, "packed-refs", LARGEST_REFS).splitlines()
     return next((line[: -len(branch) - 12] for line in lines if line.endswith(f" refs/heads/{branch}")), "")
 
 
-def _line(path: Path) -> str:
-    return _read(path, LARGEST_LINE).strip()
+def _line(directory: Path, name: str) -> str:
+    return _read(directory, name, LARGEST_LINE).strip()
 
 
-def _read(path: Path, most: int) -> str:
-    """Read a regular file, without waiting for anybody: a pipe would hold up the start of a job."""
+def _read(directory: Path, name: str, most: int) -> str:
+    """Read a regular file below a directory: through no link, and without waiting for a pipe's other end."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
+    try:
+        fd = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK, follow=False)
+    except OSError:
+        return ""
+    finally:
+        os.close(root)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""

@@ -140,6 +140,46 @@ def test_a_reference_that_is_a_link_shows_no_other_file(tmp_path: Path) -> None:
     assert git_context(place) == {"branch": "main"}
 
 
+def test_no_link_on_the_way_to_a_reference_shows_a_digest_of_another_place(tmp_path: Path) -> None:
+    place, outside = tmp_path / "place", tmp_path / "outside"
+    place.mkdir()
+    outside.mkdir()
+    (outside / "token").write_text(COMMIT)
+    (outside / "packed-refs").write_text(f"{COMMIT} refs/heads/token\n")
+    fake(place, "ref: refs/heads/token\n")
+    (place / ".git" / "refs").mkdir()
+    (place / ".git" / "refs" / "heads").symlink_to(outside)
+    (place / ".git" / "packed-refs").symlink_to(outside / "packed-refs")
+    assert git_context(place) == {"branch": "token"}
+
+
+def pointer(place: Path, back: bytes, common: str = "") -> Path:
+    """Write a `.git` that points to a directory of the same place, as only a repository may keep it."""
+    (place / ".git").write_text("gitdir: own\n")
+    (place / "own").mkdir()
+    for name, text in (("gitdir", back), ("commondir", common.encode()), ("HEAD", b"ref: refs/heads/token\n")):
+        (place / "own" / name).write_bytes(text)
+    return place
+
+
+def test_what_says_that_the_branches_are_elsewhere_shows_nothing_from_there(tmp_path: Path) -> None:
+    place, outside = tmp_path / "place", tmp_path / "outside"
+    place.mkdir()
+    (outside / "refs" / "heads").mkdir(parents=True)
+    (outside / "worktrees").mkdir()
+    (outside / "refs" / "heads" / "token").write_text(COMMIT)
+    assert git_context(pointer(place, b"../.git\n", str(outside))) == {}
+
+
+@pytest.mark.parametrize("back", [b"", b"a\0b", b"links/0\n", b"x" * 5000], ids=["none", "null", "links", "long"])
+def test_a_pointer_back_that_nobody_can_follow_breaks_nothing(tmp_path: Path, back: bytes) -> None:
+    pointer(tmp_path, back)
+    (tmp_path / "own" / "links").mkdir()
+    for number in range(1500):
+        (tmp_path / "own" / "links" / str(number)).symlink_to(str(number + 1))
+    assert git_context(tmp_path) == {}
+
+
 def test_it_is_told_before_the_projects_instructions(tmp_path: Path) -> None:
     (fake(tmp_path) / "AGENTS.md").write_text("Use tabs.")
     told = f"Version control when the job started (git):\ncommit: {COMMIT}"
