@@ -61,6 +61,11 @@ def is_held(effect: Effect) -> bool:
     mine = os.getpid()
     if place and place == _place(mine):
         return effect.key in AT_WORK if int(pid) == mine else bool(started) and _started(int(pid)) == started
+    return _is_renewed(effect)
+
+
+def _is_renewed(effect: Effect) -> bool:
+    """Whether who runs an effect has said so lately. A process that hangs as a whole does not."""
     return effect.held_until is not None and datetime.fromisoformat(effect.held_until) > datetime.now(UTC)
 
 
@@ -97,8 +102,10 @@ async def let_go(store: Store, effect: Effect, seconds: float) -> Effect:
 async def take_over(store: Store, effect: Effect, seconds: float) -> Effect:
     """Wait as `let_go` does. An effect that has no outcome then is this process's: one attempt alone goes on with it.
 
-    Two that found nobody at work would both be told that it had not happened, and both let it happen. Whoever gets one
-    that is pending takes its key out of `AT_WORK` when nothing of it runs here any more.
+    Two that found nobody at work would both be told that it had not happened, and both let it happen. From one that
+    says that it is at work it is not taken, however long that is: it may have waited itself, or asked the tool, before
+    it let it happen. Whoever gets one that is pending takes its key out of `AT_WORK` when nothing of it runs here any
+    more.
     """
     key, end = effect.key, time.monotonic() + seconds
     while True:
@@ -106,11 +113,12 @@ async def take_over(store: Store, effect: Effect, seconds: float) -> Effect:
         taking = partial(_take, key=key, late=time.monotonic() >= end)
         if effect.status != "pending" or await store.write(taking):
             return effect
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _take(tx: Transaction, key: str, *, late: bool) -> bool:
     found = tx.effect(key)
-    if found is not None and (found.status != "pending" or (is_held(found) and not late)):
+    if found is not None and (found.status != "pending" or (is_held(found) and (_is_renewed(found) or not late))):
         return False
     tx.hold_effect(key, this_process(), HELD_SECONDS)
     AT_WORK.add(key)  # here, where no other attempt of this process can look in between

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def begin(tx: Transaction) -> Effect:
-    """A tool begins to run in this process."""
+def begin(tx: Transaction, seconds: float = 8.0) -> Effect:
+    """A tool begins to run in this process, which is believed for so long."""
     return tx.begin_effect(
-        KEY, job="job", turn=0, call_id="call", tool="send", arguments_digest="0" * 64, held=(this_process(), 8.0)
+        KEY, job="job", turn=0, call_id="call", tool="send", arguments_digest="0" * 64, held=(this_process(), seconds)
     )
 
 
@@ -96,9 +97,26 @@ async def test_what_was_taken_over_and_let_go_again_is_the_next_ones(store: Stor
 
 
 async def test_what_is_held_for_longer_than_it_may_run_is_taken_over(store: Store) -> None:
-    effect = await store.write(begin)
+    """Its process is there, and hangs: it does not say any more that it runs it."""
+    effect = await store.write(partial(begin, seconds=0.0))
     AT_WORK.add(KEY)
     try:
         assert (await take_over(store, effect, 0)).status == "pending"
+    finally:
+        AT_WORK.discard(KEY)
+
+
+async def test_what_an_attempt_says_that_it_runs_is_not_taken_from_it_however_long_that_takes(store: Store) -> None:
+    """It may have waited itself, or asked the tool, before it called it."""
+    effect = await store.write(partial(begin, seconds=3600.0))
+    AT_WORK.add(KEY)
+    waiting = asyncio.create_task(take_over(store, effect, 0))
+    try:
+        for _ in range(20):  # more turns than it takes to take it
+            await store.write(lambda tx: None)
+            await store.read(lambda tx: None)
+        assert not waiting.done()
+        await store.write(settle)
+        assert (await waiting).status == "settled"
     finally:
         AT_WORK.discard(KEY)
