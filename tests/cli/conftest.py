@@ -246,10 +246,9 @@ def models_served(scripts: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def fresh(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Gives ids of jobs that no earlier try of the test has taken: the tests of a module share a server."""
-    tries = getattr(request.node, "execution_count", 1)
-    return lambda name: name if tries == 1 else f"{name}-{tries}"
+def fresh() -> Callable[[str], str]:
+    """Gives ids of jobs that no other test has taken, nor an earlier try of this one: all share a server."""
+    return lambda name: f"{name}-{uuid.uuid4().hex[:4]}"
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ async def test_an_id_that_was_taken_after_a_client_wrote_its_job_down_ends_that_
         # A client that dies between writing and starting leaves this.
         await own.store.write(
             lambda tx: tx.create_job(
-                job, session="s-quick", agent="scribe", namespace="default", created_at=time.time(), **row
+                job, session=f"s-{job}", agent="scribe", namespace="default", created_at=time.time(), **row
             )
         )
         theirs = await other.start(agent, "do it", workdir=tmp_path, job=job)

@@ -112,7 +112,8 @@ class Stand:
 
     def place(self, name: str) -> Path:
         """The working directory of a job."""
-        return self.folder / f"{self.tries}-{name}".replace(" ", "-").replace("/", "-")
+        try_ = f"-{self.tries}" if self.tries > 1 else ""
+        return self.folder / f"{name}{try_}".replace(" ", "-").replace("/", "-")
 
     async def start(self, name: str, *, agent: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Start the job whose steps have this name."""
