@@ -29,7 +29,7 @@ from loom_dsl.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
-DEEP = "the recursion is at depth %d, deeper than limits.alarm_depth; what its turns do tells `loom show --profile`"
+DEEP = "the recursion is at depth %d, deeper than limits.alarm_depth; see `loom show %s --profile`"
 """The alarm, about the turn of this depth."""
 DELTA_SECONDS = 0.05
 """Text goes to watchers in pieces of this time: 0 history events, 20 rows a second."""
@@ -100,7 +100,7 @@ class Model:
         try:
             stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
             if alarmed:
-                tell(call, DEEP, call.turn, level=logging.WARNING)
+                tell(call, DEEP, call.turn, call.job, level=logging.WARNING)
             if stored is not None:
                 return await self._result(facts, *stored)
             body = await writing
@@ -167,7 +167,7 @@ def _begin(tx: Transaction, call: Call, *, alarm: bool) -> tuple[tuple[int, dict
 def _sound_alarm(tx: Transaction, call: Call) -> bool:
     """Tell watchers, once a job, that its recursion is deep; whether they had not been told."""
     last = tx.last_offset(call.job)
-    warning = {"t": "warning", "n": call.turn, "code": "deep_recursion", "message": DEEP % call.turn}
+    warning = {"t": "warning", "n": call.turn, "code": "deep_recursion", "message": DEEP % (call.turn, call.job)}
     first, _ = tx.append_events(call.job, "deep_recursion", [warning])
     return first > last
 

@@ -5,10 +5,11 @@ It begins with what a job of an agent left behind: answers, results and decision
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loom_dsl.events import EventType
+from loom_dsl.plan import Plan
 from loom_dsl.turn import TurnState
 
 TOLD: Mapping[str, tuple[str, ...]] = {
@@ -93,6 +94,15 @@ class Record:
     message: str = ""
     content: str = ""
     abort: dict[str, str] = field(default_factory=dict)
+
+    def under(self, plan: Plan) -> "Record":
+        """Give the record with the number of turns that another agent allows: the first turn's state holds it.
+
+        Args:
+            plan: That agent's.
+        """
+        allowed = self.first.turn_counter + int(plan.agent["limits"]["max_iterations"])
+        return replace(self, first=self.first.model_copy(update={"max_iterations": allowed}))
 
 
 @dataclass(slots=True, kw_only=True)

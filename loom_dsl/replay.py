@@ -175,7 +175,8 @@ class _Replay(Simulation):
         if not turn.asked and (failure := self._failure()):
             self._note(f"the context cannot be built: {failure.code}")
             raise failure
-        self._note(f"the context has {turn.context} entries")
+        if turn.answer is not None:  # a turn that the model has not answered does not tell
+            self._note(f"the context has {turn.context} entries")
         return {"entries": turn.context, "context": {}}
 
     def _model(self, command: RunActivity) -> dict[str, Any]:

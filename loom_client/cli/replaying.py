@@ -42,10 +42,11 @@ async def replay(
         record, plan = await opened_store.read(lambda tx: read_record(tx, row))
     if agent is not None:
         plan = _plan_of(agent)
+        record = record.under(plan)
     replayed = await asyncio.to_thread(go_through, record, plan)
     if as_json:
         told = {"job": job, "recorded": {"status": record.status, "code": record.code}, **asdict(replayed)}
-        print(json.dumps(told, ensure_ascii=False))
+        print(json.dumps(told))
     else:
         _show(record, replayed)
     unproven = replayed.stopped and record.status != "running"

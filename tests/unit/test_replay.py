@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent
+from loom_dsl.agent import Agent, Limits
 from loom_dsl.compile import compile_agent
 from loom_dsl.plan import Plan
 from loom_dsl.record import Question, Record, TurnRecord, told_lines
@@ -61,6 +61,22 @@ def test_a_question_that_nobody_decided_is_where_a_job_that_goes_on_stands() -> 
     replayed = replay(record(asked, status="running"), PLAN)
     assert (replayed.status, replayed.differs) == ("stopped", False)
     assert replayed.stopped == "the record has not got a decision"
+
+
+def test_another_agents_number_of_turns_ends_it_there() -> None:
+    two = record(
+        TurnRecord(answer=answer("glob"), results={"c0": done("c0")}), TurnRecord(answer=answer()), TurnRecord()
+    )
+    short = compile_agent(Agent(name="a", model="m", tools=["glob"], limits=Limits(max_iterations=1)))
+    replayed = replay(two.under(short), short)
+    assert (replayed.status, replayed.code, replayed.differs) == ("failed", "max_iterations", True)
+    assert replay(two.under(PLAN), PLAN).status == "completed"
+
+
+def test_a_turn_that_the_model_has_not_answered_does_not_tell_what_it_was_given() -> None:
+    replayed = replay(record(TurnRecord(asked=True), status="running"), PLAN)
+    assert [turn.steps for turn in replayed.turns] == [[]]
+    assert (replayed.stopped, replayed.differs) == ("the record has not got the model's answer", False)
 
 
 def test_what_no_record_has_stops_it_and_is_no_difference() -> None:
