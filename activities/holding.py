@@ -110,9 +110,15 @@ async def take_over(store: Store, effect: Effect, seconds: float) -> Effect:
     key, end = effect.key, time.monotonic() + seconds
     while True:
         effect = await let_go(store, effect, max(0.0, end - time.monotonic()))
-        taking = partial(_take, key=key, late=time.monotonic() >= end)
-        if effect.status != "pending" or await store.write(taking):
+        if effect.status != "pending":
             return effect
+        taking = asyncio.ensure_future(store.write(partial(_take, key=key, late=time.monotonic() >= end)))
+        try:
+            if await asyncio.shield(taking):
+                return effect
+        except asyncio.CancelledError:
+            taking.add_done_callback(partial(_give_back, key))
+            raise
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -123,3 +129,9 @@ def _take(tx: Transaction, key: str, *, late: bool) -> bool:
     tx.hold_effect(key, this_process(), HELD_SECONDS)
     AT_WORK.add(key)  # here, where no other attempt of this process can look in between
     return True
+
+
+def _give_back(key: str, taking: "asyncio.Future[bool]") -> None:
+    """Leave an effect to the next attempt where the one that took it over was cancelled meanwhile."""
+    if not taking.cancelled() and taking.exception() is None and taking.result():
+        AT_WORK.discard(key)

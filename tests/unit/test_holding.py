@@ -1,6 +1,7 @@
 """Waiting for an effect that another attempt runs."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from activities.holding import AT_WORK, let_go, take_over, this_process
 from loom_store.rows import Effect
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from tests.support.waiting import PATIENCE, eventually
 
 KEY = "job/0/call"
 
@@ -118,5 +120,36 @@ async def test_what_an_attempt_says_that_it_runs_is_not_taken_from_it_however_lo
         assert not waiting.done()
         await store.write(settle)
         assert (await waiting).status == "settled"
+    finally:
+        AT_WORK.discard(KEY)
+
+
+async def test_an_attempt_that_is_cancelled_while_it_takes_an_effect_over_leaves_it_to_the_next(store: Store) -> None:
+    effect = await store.write(begin)
+    begun, free, taken, leave = (threading.Event() for _ in range(4))
+
+    def hold(tx: Transaction) -> None:
+        begun.set()
+        assert free.wait(PATIENCE)
+
+    def hold_back(tx: Transaction) -> None:  # in the transaction in which the effect is taken over
+        taken.set()
+        assert leave.wait(PATIENCE)
+
+    writes = [asyncio.create_task(store.write(hold))]
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+    first = asyncio.create_task(take_over(store, effect, 60))
+    await eventually(lambda: store._writer._queue.qsize() == 1)
+    writes.append(asyncio.create_task(store.write(hold_back)))
+    await eventually(lambda: store._writer._queue.qsize() == 2)
+    free.set()
+    try:
+        assert await asyncio.to_thread(taken.wait, PATIENCE)
+        assert KEY in AT_WORK
+        first.cancel()
+        await asyncio.wait([first])
+        leave.set()
+        await asyncio.gather(*writes)
+        await eventually(lambda: KEY not in AT_WORK)
     finally:
         AT_WORK.discard(KEY)
