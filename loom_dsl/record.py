@@ -31,6 +31,8 @@ TOLD: Mapping[str, tuple[str, ...]] = {
 comes from the record itself; when something waits, is paused or asked depends on the clock and on people."""
 _BY_TIME = frozenset({"awaiting_human"})
 """States whose order among parallel calls is a matter of time."""
+OF_ABORT = "aborted", "execution_cancelled", "state aborted", "approval_decided cancelled"
+"""How lines begin that tell of a job's end by an abort."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

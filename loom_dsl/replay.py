@@ -13,7 +13,7 @@ from loom_dsl.decisions import DECISION
 from loom_dsl.errors import LoomError, PermissionDenied, PlanError
 from loom_dsl.machine_state import WAITING, MachineState
 from loom_dsl.plan import Plan
-from loom_dsl.record import Record, Replayed, ReplayedTurn, TurnRecord, told_lines
+from loom_dsl.record import OF_ABORT, Record, Replayed, ReplayedTurn, TurnRecord, told_lines
 from loom_dsl.simulate import Simulation
 from loom_dsl.steering import CONTROL
 
@@ -37,14 +37,18 @@ def replay(record: Record, plan: Plan) -> Replayed:
         record: What it left.
         plan: What the machine runs: the job's own plan, or another one to see what it would have done.
     """
-    return _Replay(record, plan).play()
+    replayed = _Replay(record, plan).play()
+    if replayed.differs and record.status == "aborted":
+        # What was recorded last may have come when the job was ending already, so that the machine never had it.
+        replayed = min(replayed, _Replay(record, plan, sooner=True).play(), key=lambda one: one.differs)
+    return replayed
 
 
 class _Replay(Simulation):
     """The machine in memory, with the record in place of activities and people."""
 
-    def __init__(self, record: Record, plan: Plan) -> None:
-        self._record = record
+    def __init__(self, record: Record, plan: Plan, *, sooner: bool = False) -> None:
+        self._record, self._sooner = record, sooner
         self._notes: dict[int, list[str]] = defaultdict(list)
         self._sent: set[str] = set()
         self._stopped = ""
@@ -67,6 +71,8 @@ class _Replay(Simulation):
     def _go_on(self) -> bool:
         """Do one thing; False when the record has nothing more to do it with."""
         self._inject()
+        if self._sooner and self._has_told_all():
+            return self._record_ends("")
         if not self.work:
             return self._decide() or (bool(self._expiring()) and self.step()) or self._record_ends("a decision")
         command = self.work[0]
@@ -113,6 +119,14 @@ class _Replay(Simulation):
             return True
         self._stopped = f"the record has not got {lacks}"
         return False
+
+    def _has_told_all(self) -> bool:
+        """Whether the last turn has told all that it told before the job was ended."""
+        last = max(self._record.turns)
+        if self._number < last or "abort" in self._sent:
+            return False
+        missing = told_lines(self._record.turns[last].events) - told_lines(self._events()[last])
+        return all(line.startswith(OF_ABORT) for line in missing)
 
     def _inject(self) -> None:
         """Send a message before it was taken: in the turn before, whose model had not answered yet."""
@@ -224,11 +238,7 @@ class _Replay(Simulation):
     # -- what came of it -----------------------------------------------------------------------------
 
     def _told(self) -> Replayed:
-        record, outbox = self._record, self.machine.state.outbox
-        self._store(outbox.batches)  # where the replay stopped, nothing carried the last ones
-        events: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for event in [*self.outcome.events, *outbox.open]:
-            events[event["n"]].append(event)
+        record, events = self._record, self._events()
         numbers = {*record.turns, *events, *self._notes}
         if self._stopped:  # the turn in which it stopped is not whole, on one side or the other
             numbers = {number for number in numbers if number <= self._number}
@@ -238,6 +248,14 @@ class _Replay(Simulation):
         waits = status == "stopped" and (record.status == "running" or not self._is_recordable)
         differs = any(turn.missing or turn.added for turn in turns) or not (same_end or waits)
         return Replayed(turns=turns, status=status, code=code, stopped=self._stopped, differs=differs)
+
+    def _events(self) -> dict[int, list[Mapping[str, Any]]]:
+        outbox = self.machine.state.outbox
+        self._store(outbox.batches)  # where the replay stopped, nothing carried the last ones
+        events: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for event in [*self.outcome.events, *outbox.open]:
+            events[event["n"]].append(event)
+        return events
 
     def _compared(self, number: int, events: list[Mapping[str, Any]]) -> ReplayedTurn:
         turn = self._record.turns.get(number)

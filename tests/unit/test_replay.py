@@ -63,6 +63,20 @@ def test_a_question_that_nobody_decided_is_where_a_job_that_goes_on_stands() -> 
     assert replayed.stopped == "the record has not got a decision"
 
 
+def test_an_answer_that_came_when_the_job_was_ending_is_no_difference() -> None:
+    events = [
+        *({"t": "phase_start", "name": name} for name in ("recursion_control", "context_assembly", "model")),
+        {"t": "iteration_start"},
+        *({"t": "state", "state": state} for state in ("preparing", "model_running", "aborted")),
+        *({"t": kind} for kind in ("execution_cancelled", "aborted")),
+    ]
+    late = TurnRecord(answer=answer("glob"), events=events)
+    ended = record(late, status="aborted", code="aborted")
+    replayed = replay(ended, PLAN)
+    assert (replayed.turns[0].missing, replayed.turns[0].added) == ([], [])
+    assert (replayed.status, replayed.stopped, replayed.differs) == ("aborted", "", False)
+
+
 def test_another_agents_number_of_turns_ends_it_there() -> None:
     two = record(
         TurnRecord(answer=answer("glob"), results={"c0": done("c0")}), TurnRecord(answer=answer()), TurnRecord()
