@@ -12,10 +12,10 @@ from loom_store.rows import from_millis, to_millis
 from loom_store.transaction import Transaction
 
 PAGE = 500
-PROFILE_HEADS = ("TURN", "DEPTH", "TIME", "MODEL", "TOOLS", "WAITED", "TOKENS", "CALLS")
+PROFILE_HEADS = ("TURN", "DEPTH", "TIME", "MODEL", "TOOLS", "WAITED", "IN", "OUT", "CALLS")
 SPANS = ("", "model_", "tool_", "waited_")
 MOST_CHILDREN = 200
-"""Jobs below one that its tree shows."""
+"""Jobs below one that its tree shows; of more, those that began first, and it is marked as `cut`."""
 
 
 def chain(tx: Transaction, row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -36,9 +36,10 @@ def recursion_tree(tx: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
         row: The job's row.
     """
     below: dict[str, list[dict[str, Any]]] = {}
-    for child in tx.jobs_below(row["job"], limit=MOST_CHILDREN):
+    found = tx.jobs_below(row["job"], limit=MOST_CHILDREN + 1)
+    for child in found[:MOST_CHILDREN]:
         below.setdefault(tx.job_above(child["job"]) or "", []).append(child)
-    return _tree(tx, row, below)
+    return {**_tree(tx, row, below), "cut": len(found) > MOST_CHILDREN}
 
 
 def profile_lines(turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -51,7 +52,8 @@ def profile_lines(turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             number,
             depth,
             *(_span(turn[f"{what}seconds"]) for what in SPANS),
-            f"{turn['usage']['prompt_tokens']:,} in, {turn['usage']['completion_tokens']:,} out",
+            f"{turn['usage']['prompt_tokens']:,}",
+            f"{turn['usage']['completion_tokens']:,}",
             str(len(turn["tools"])),
         )
         for number, depth, turn in rows

@@ -31,6 +31,8 @@ def draw_tree(paper: Paper, tree: Mapping[str, Any], prefix: str = "") -> None:
         _turn(paper, turn, prefix)
     for child in tree["children"]:
         _branch(paper, child, prefix)
+    if tree.get("cut"):
+        paper.line("more jobs are below it: those that began first are shown", "yellow", prefix=prefix)
 
 
 def _turn(paper: Paper, turn: Mapping[str, Any], prefix: str) -> None:

@@ -161,11 +161,18 @@ def test_jobs_far_below_stay_within_the_width() -> None:
     assert max(len(line) for line in drawn(tree).splitlines()) < 80
 
 
+def test_a_tree_that_is_cut_says_so() -> None:
+    assert drawn({**job("j"), "cut": True}).splitlines()[1:] == [
+        "more jobs are below it: those that began first are shown"
+    ]
+    assert "more jobs" not in drawn({**job("j"), "cut": False})
+
+
 def test_a_profile_of_several_turns_ends_with_all_of_them() -> None:
     lines = profile_lines([turn(1, tools=["glob", "grep"], tool_seconds=0.5), turn(2, model_seconds=None)])
     assert lines == [
-        ("1", "0", "2.5 s", "1.5 s", "500 ms", "0 ms", "1,200 in, 30 out", "2"),
-        ("2", "1", "2.5 s", "-", "0 ms", "0 ms", "1,200 in, 30 out", "0"),
-        ("all", "", "5.0 s", "1.5 s", "500 ms", "0 ms", "2,400 in, 60 out", "2"),
+        ("1", "0", "2.5 s", "1.5 s", "500 ms", "0 ms", "1,200", "30", "2"),
+        ("2", "1", "2.5 s", "-", "0 ms", "0 ms", "1,200", "30", "0"),
+        ("all", "", "5.0 s", "1.5 s", "500 ms", "0 ms", "2,400", "60", "2"),
     ]
     assert len(profile_lines([turn(1)])) == 1
