@@ -61,10 +61,13 @@ def profile_lines(turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _heads(tx: Transaction, row: Mapping[str, Any], levels: Iterable[Level]) -> list[dict[str, Any]]:
-    own = [entry for entry in tx.read_entries(row["session"]) if entry.job == row["job"]]
+    own: dict[int, list[Mapping[str, Any]]] = {}
+    for entry in tx.read_entries(row["session"]):
+        if entry.job == row["job"]:
+            own.setdefault(entry.turn, []).append(entry.head)
     heads = []
     for level in levels:
-        said = [entry.head for entry in own if entry.turn == level.turn]
+        said = own.get(level.turn, ())
         heads.append(
             {
                 "turn": level.turn + 1,
