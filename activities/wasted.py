@@ -14,7 +14,6 @@ from loom_store.transaction import Transaction
 
 WASTED = "wasted"
 """Under this name an answer's head has the tokens of the attempts that were lost before it."""
-PAGE = 500
 
 
 def stream_of(call: Call) -> str:
@@ -41,11 +40,9 @@ def lost_before(tx: Transaction, call: Call, prompt_tokens: int) -> dict[str, in
         return {}
     texts: dict[int, list[str]] = defaultdict(list)
     after, stream = tx.append_events(call.job, start_of(call), [])[0], stream_of(call)
-    while batch := tx.read_events(call.job, after=after, limit=PAGE):
-        after = batch[-1][0]
-        for _, event in batch:
-            if event.get("type") == EventType.LLM_DELTA and event["stream"] == stream:
-                texts[event["attempt"]].append(event["content"])
+    for _, event in tx.each_event(call.job, after):
+        if event.get("type") == EventType.LLM_DELTA and event["stream"] == stream:
+            texts[event["attempt"]].append(event["content"])
     lost = ["".join(pieces) for attempt, pieces in texts.items() if attempt < call.attempt]
     if not lost:
         return {}

@@ -13,7 +13,6 @@ from loom_dsl.turn import TurnState
 from loom_store.rows import Entry
 from loom_store.transaction import Transaction
 
-PAGE = 500
 TRAITS = {"safe": True, "key": None, "quick": False, "timeout": 60.0}
 """Of every call: how calls are ordered among each other changes nothing where their results are known."""
 
@@ -35,11 +34,8 @@ def read_record(tx: Transaction, row: Mapping[str, Any]) -> tuple[Record, Plan]:
     plan = Plan.load(tx.get_blob(row["plan"]).decode())
     turns: dict[int, TurnRecord] = {}
     reading = _Reading(turns)
-    after = 0
-    while batch := tx.read_events(job, after=after, limit=PAGE):
-        after = batch[-1][0]
-        for _, event in batch:
-            reading.take(event)
+    for _, event in tx.each_event(job):
+        reading.take(event)
     if not turns:
         raise UserError(f"job {job} has not begun, so there is nothing to replay; `loom show {job}` says why")
     for entry in tx.read_entries(row["session"]):

@@ -1,7 +1,7 @@
 """What observers see of a job: events at contiguous offsets, text deltas among them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
@@ -14,6 +14,8 @@ from loom_store.scope import key_hash
 from loom_store.tables import events, streams
 
 Event = dict[str, Any]
+PAGE = 500
+"""Events that are read at once where all of a job are looked at."""
 
 _LAST = select(events.c.last).where(events.c.job == bindparam("job")).order_by(events.c.last.desc()).limit(1)
 _BY_KEY = select(events.c.last, events.c.count).where(
@@ -131,6 +133,12 @@ class Events(Blobs):
                 break
         del found[limit:]
         return [(offset, self._expanded(event)) for offset, event in found] if expand else found
+
+    def each_event(self, job: str, after: int = 0, *, timed: bool = False) -> Iterator[tuple[int, Event]]:
+        """Read all of a job's events from an offset on, as `read_events` does, without holding them all."""
+        while batch := self.read_events(job, after=after, limit=PAGE, timed=timed):
+            yield from batch
+            after = batch[-1][0]
 
     def last_offset(self, job: str) -> int:
         """Give the offset of a job's newest event; 0 when there is none."""

@@ -1,17 +1,16 @@
 """What ``loom show --tree`` and ``--profile`` add: the recursion as a tree, and what each level of it took."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from activities.transcript import PRIVATE
 from loom_client.render.text import duration, moment_of
-from loom_dsl.events import Event, decode
+from loom_dsl.events import decode
 from loom_dsl.profile import Level, profile
 from loom_store.rows import from_millis, to_millis
 from loom_store.transaction import Transaction
 
-PAGE = 500
 PROFILE_HEADS = ("TURN", "DEPTH", "TIME", "MODEL", "TOOLS", "WAITED", "IN", "OUT", "CALLS")
 SPANS = ("", "model_", "tool_", "waited_")
 MOST_CHILDREN = 200
@@ -122,14 +121,8 @@ def _turn_of(job: str, child: str) -> int | None:
 
 def _levels(tx: Transaction, row: Mapping[str, Any]) -> list[Level]:
     ended = row["ended_at"]
-    return profile(_events(tx, row["job"]), moment_of(ended) if ended else time.time())
-
-
-def _events(tx: Transaction, job: str) -> Iterator[Event]:
-    after = 0
-    while batch := tx.read_events(job, after=after, limit=PAGE, timed=True):
-        after = batch[-1][0]
-        yield from (decode(job, offset, raw) for offset, raw in batch)
+    events = (decode(row["job"], offset, raw) for offset, raw in tx.each_event(row["job"], timed=True))
+    return profile(events, moment_of(ended) if ended else time.time())
 
 
 def _added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:
