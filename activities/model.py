@@ -123,10 +123,7 @@ class Model:
 
     async def _body(self, call: Call, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
-        kept = self._runtime.store.cached_blob(context["system"])
-        if kept is None:
-            kept = await self._runtime.store.read(lambda tx: tx.get_blob(context["system"]))
-        system = kept.decode()
+        system = (await self._runtime.content(context["system"])).decode()
         session = await self._runtime.conversation(call.job)
         messages = await self._transcript.messages(session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []

@@ -85,10 +85,7 @@ async def kept(runtime: Runtime, name: str | None) -> Catalogue:
     """Give a catalogue by its digest; none is an empty one."""
     if not name:
         return EMPTY
-    text = runtime.store.cached_blob(name)
-    if text is None:
-        text = await runtime.store.read(lambda tx: tx.get_blob(name))
-    return Catalogue.load(text)
+    return Catalogue.load(await runtime.content(name))
 
 
 def tools_of(runtime: Runtime, agent: Agent, catalogue: Catalogue) -> dict[str, Tool]:
