@@ -168,7 +168,8 @@ class Reader:
     def _script(self, text: str, *, keep: bool = True) -> list[str]:
         """Give the command that runs a text where the block before it stopped; and remembers where it stops."""
         keeping = f"export -p > {self._shell}; echo \"cd '$PWD'\" >> {self._shell}\n" if keep else ""
-        script = f". {self._shell}\nset -aeuo pipefail\n{self.with_own_ports(text)}\nset +a\n{keeping}"
+        ended = "(exit $?)"  # -e lets `A=$(false) && B=$(true)` pass
+        script = f". {self._shell}\nset -aeuo pipefail\n{self.with_own_ports(text)}\n{ended}\nset +a\n{keeping}"
         return ["bash", "-c", script]
 
     def _tell(self, text: str, status: int, output: str) -> str:
