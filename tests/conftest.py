@@ -1,6 +1,7 @@
 """Fixtures for every test. Those that need a Temporal server start one when the first test asks."""
 
 import os
+import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -23,6 +24,9 @@ _session = pytest.StashKey[pytest.Session]()
 _TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
 for _name in [name for name in os.environ if name.startswith(("LOOM_", "OPENAI_")) or name in _TERMINAL]:
     del os.environ[_name]
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As it is in a background of a shell, and as every process inherits it, so that Ctrl-C would end none.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # By itself hypothesis fails an example that takes 200 ms: on a busy machine that says nothing of what is tested.
