@@ -150,7 +150,7 @@ class When(_Strict):
     model: str | None = None
     """The request's model name."""
     contains: str | None = None
-    """Text in the system message or in the first user message."""
+    """Text in the system messages that come first, or in the first user message."""
 
     @model_validator(mode="after")
     def _not_empty(self) -> "When":
@@ -185,6 +185,8 @@ class Script(_Strict):
     """The answers, in order."""
     otherwise: Step = Step(say="(end of script)")
     """The answer when the steps have run out."""
+    window: int | None = Field(default=None, ge=1)
+    """Tokens that a request may have, at four bytes each; a longer one is refused, as by a model with this window."""
     cases: list[Case] = []
     """Other steps for the conversations that they name; the first that fits is taken."""
 
@@ -200,7 +202,7 @@ class Script(_Strict):
         Args:
             number: How many assistant messages the request holds.
             model: The request's model name.
-            opening: The system message and the first user message, as one text.
+            opening: The system messages that come first and the first user message, as one text.
         """
         for case in self.cases:
             if _applies(case.when, model, opening):

@@ -118,6 +118,14 @@ class FakeModel:
             self._record(exchange, request, body, number)
 
     async def _answer(self, exchange: Exchange, request: ChatRequest, body: bytes, number: int) -> None:
+        tokens = -(-len(body) // 4)
+        if self.script.window is not None and tokens > self.script.window:
+            raise ApiError(
+                f"This model's maximum context length is {self.script.window} tokens. However, your messages resulted "
+                f"in {tokens} tokens. Please reduce the length of the messages.",
+                param="messages",
+                code="context_length_exceeded",
+            )
         opening = f"{request.system}\n{request.first_user}"
         step = self.script.step(request.step, model=request.model, opening=opening)
         if step.before:

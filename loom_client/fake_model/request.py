@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import pydantic_core
@@ -43,7 +44,7 @@ class ChatRequest:
         include_usage: Whether the stream ends with the usage.
         step: The number of assistant messages.
         messages: The number of all messages.
-        system: The text of the first system or developer message.
+        system: The text of the system or developer messages that come before all others.
         first_user: The text of the first user message.
         last_tool: The text of the last tool message.
     """
@@ -87,7 +88,7 @@ def read_request(body: bytes) -> ChatRequest:
         include_usage=bool(options.get("include_usage")),
         step=sum(message["role"] == "assistant" for message in messages),
         messages=len(messages),
-        system=_first_text(messages, "system", "developer"),
+        system=_leading_text(messages),
         first_user=_first_text(messages, "user"),
         last_tool=_first_text(list(reversed(messages)), "tool"),
     )
@@ -212,6 +213,11 @@ def _check_answered(open_calls: Counter[str], index: int) -> None:
             f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(missing)}",
             param=f"messages.[{index}].role",
         )
+
+
+def _leading_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    leading = list(takewhile(lambda message: message["role"] in ("system", "developer"), messages))
+    return "\n".join(_first_text([message], "system", "developer") for message in leading)
 
 
 def _first_text(messages: Sequence[Mapping[str, Any]], *roles: str) -> str:
