@@ -7,16 +7,17 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.context_view import View, Views
 from activities.mcp.catalogue import EMPTY, KEPT, Catalogue, current, tools_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime, remember
 from activities.transcript import NOTE, Transcript
-from loom_dsl.agent import Agent, call_name
+from loom_dsl.agent import Agent, Limits, call_name
 from loom_dsl.canonical import digest
 from loom_dsl.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
-from loom_dsl.errors import BlobMissing
+from loom_dsl.errors import BlobMissing, ContextLengthExceeded
 from loom_dsl.mcp import is_mcp
-from loom_dsl.messages import INJECTED, PROJECT_CONTEXT, legal_groups
+from loom_dsl.messages import INJECTED, PROJECT_CONTEXT
 from loom_dsl.untrusted import injected_note
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
@@ -42,7 +43,7 @@ class Assemble:
         self._runtime, self._transcript = runtime, transcript
         self._stored: OrderedDict[Run, str] = OrderedDict()
         """By run: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
-        self._tasks: OrderedDict[Run, int | None] = OrderedDict()
+        self._views = Views(runtime, transcript)
         self._sizes: dict[tuple[tuple[str, ...], bytes], int] = {}
         self._offered: OrderedDict[Run, bytes] = OrderedDict()
 
@@ -51,7 +52,8 @@ class Assemble:
         """Append what was injected, then choose. Equal entries and agent give an equal context.
 
         Returns:
-            The end of the entry range, and the context: digest of the system message, ranges of entries, tokens.
+            The end of the entry range, and the context: digest of the system message, ranges of entries, the summary's
+            entry; and ``full`` where the conversation is to be compressed first, without a context if none fits.
         """
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
@@ -65,20 +67,18 @@ class Assemble:
         if new or call.batches or self._stored.get(call.run) != name:
             end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
             remember(self._stored, call.run, name)
-        messages = await self._transcript.messages(session, end)
-        budget = (
-            facts.agent.limits.max_context_tokens - estimate_tokens(system) - self._tool_tokens(facts.agent, catalogue)
-        )
-        heads = [{"role": role} for _, _, role in messages]
-        task = await self._task(call)
-        ranges = select_messages([size for _, size, _ in messages], budget, legal_groups(heads), task)
-        return {"entries": end, "context": {"system": name, "ranges": ranges, **more}}
-
-    async def _task(self, call: Call) -> int | None:
-        """The entry that states this job's task; it stays in the context however long the session gets."""
-        if call.run not in self._tasks:
-            remember(self._tasks, call.run, await self._runtime.store.read(lambda tx: _task_entry(tx, call)))
-        return self._tasks[call.run]
+        view = await self._views.of(call, end)
+        fixed = estimate_tokens(system) + self._tool_tokens(facts.agent, catalogue)
+        full = {"full": True} if is_full(view, fixed, facts.agent.limits, call.turn) else {}
+        summary = {"summary": view.summary.seq} if view.summary else {}
+        budget = facts.agent.limits.max_context_tokens - fixed - (view.summary.tokens if view.summary else 0)
+        try:
+            ranges = select_messages(view.sizes, budget, view.groups, view.task)
+        except ContextLengthExceeded:
+            if not full:
+                raise
+            return {"entries": end, **full}
+        return {"entries": end, "context": {"system": name, "ranges": ranges, **summary, **more}, **full}
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [
@@ -147,17 +147,23 @@ def system_message(agent: Agent, facts: JobFacts, project: str = "", catalogue: 
     return assemble(parts, agent.limits.max_context_tokens).text
 
 
+def is_full(view: View, fixed: int, limits: Limits, turn: int) -> bool:
+    """Whether a conversation is to be compressed before the model is asked: once a turn, where it can be.
+
+    Args:
+        view: What is read of it.
+        fixed: Tokens of what else the model reads.
+        limits: The agent's.
+        turn: Number of the turn.
+    """
+    if limits.compress_at is None or len(view.compressible) < 2 or (view.summary and view.summary.turn == turn):
+        return False
+    return fixed + view.tokens >= limits.compress_at * limits.max_context_tokens
+
+
 def last_key(job: str, turn: int) -> str:
     """Give the key of the entry that tells the model that this turn is the last."""
     return f"{job}/{turn}/last"
-
-
-def _task_entry(tx: Transaction, call: Call) -> int | None:
-    """The first message of the user's in this job; where a fork was told nothing new, in the one that it came from."""
-    told = [e for e in tx.read_entries(call.session, 0, call.arguments["entries"]) if e.head.get("role") == "user"]
-    point = tx.fork_point(call.job)
-    jobs = (call.job, *(one.job for one in point.line)) if point else (call.job,)
-    return next((entry.seq for job in jobs for entry in told if entry.job == job), None)
 
 
 def _append(tx: Transaction, call: Call, new: list[_New], system: str) -> int:

@@ -31,7 +31,7 @@ from loom_dsl.metrics import (
     tool_label,
 )
 
-MODEL_CALLS = frozenset({"loom.model.call", "loom.llm.call"})
+MODEL_CALLS = frozenset({"loom.model.call", "loom.llm.call", "loom.context.compress"})
 STAGE_OF = {f"loom.tool.{stage}": stage for stage in STAGES}
 MEASURED = MODEL_CALLS | STAGE_OF.keys()
 """The activities of which something is measured."""

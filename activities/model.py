@@ -127,6 +127,8 @@ class Model:
         session = await self._runtime.conversation(call.job)
         messages = await self._transcript.messages(session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
+        if (summary := context.get("summary")) is not None:
+            texts.append(render({"role": "system"}, messages[summary][0]))
         for start, end in context["ranges"]:
             texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
         _, name = self._runtime.endpoint(facts.agent.model)

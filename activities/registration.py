@@ -6,6 +6,7 @@ from typing import Any
 from activities.admit import Admit
 from activities.assemble import Assemble
 from activities.child import Child
+from activities.compress import Compress
 from activities.conclude import Conclude
 from activities.execute import Execute
 from activities.firing import Firing
@@ -41,6 +42,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
     tool_node, child = ToolNode(runtime), Child(runtime)
     named: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
         "loom.context.assemble": Assemble(runtime, transcript).assemble,
+        "loom.context.compress": Compress(runtime, transcript).compress,
         "loom.model.call": Model(runtime, transcript).call,
         "loom.tool.discover": stages.discover,
         "loom.tool.validate": stages.validate,

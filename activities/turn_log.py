@@ -44,6 +44,7 @@ class TurnLog:
         }
         self._after: Mapping[str, Callable[[Call, float, Any], None]] = {
             "loom.model.call": _answered,
+            "loom.context.compress": _compressed,
             "loom.tool.format": _tool_ended,
             "loom.turn.feedback": lambda call, seconds, result: self._ended(call, "tools"),
             "loom.job.result": lambda call, seconds, result: self._ended(call, result["result"]["status"]),
@@ -99,6 +100,12 @@ def _answered(call: Call, seconds: float, result: Mapping[str, Any]) -> None:
     usage = result["usage"]
     sizes = len(result["calls"]), usage["prompt_tokens"], usage["completion_tokens"]
     tell(call, "the model answered after %.2f s: %d tool calls, %d tokens in, %d out", seconds, *sizes)
+
+
+def _compressed(call: Call, seconds: float, result: Mapping[str, Any]) -> None:
+    before, after = result["before"], result["after"]
+    text = "the conversation was compressed after %.2f s: %d -> %d tokens (%.0f%%)"
+    tell(call, text, seconds, before, after, 100 * after / before)
 
 
 def _tool_ended(call: Call, seconds: float, result: Mapping[str, Any]) -> None:

@@ -57,6 +57,10 @@ ALARM_DEPTH = 20
 """Where nothing else is said. Plans leave it out then: workers of releases without this limit read them too."""
 
 
+COMPRESS_AT = 0.92
+"""Where nothing else is said; plans leave it out then, as `ALARM_DEPTH`."""
+
+
 class Limits(BaseModel):
     """How far a job may go. None is no limit. Reaching one ends the job with a partial result."""
 
@@ -74,6 +78,11 @@ class Limits(BaseModel):
     """US dollars, by the public price list; a model that it does not have costs 0."""
     max_context_tokens: Count = 200_000
     """Tokens that a model call may be given."""
+    compress_at: Annotated[
+        Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)] | None,
+        Field(exclude_if=lambda share: share == COMPRESS_AT),
+    ] = COMPRESS_AT
+    """Share of `max_context_tokens` from which on the conversation is compressed into a summary; null: never."""
     calls: dict[str, Count] = Field(default_factory=dict)
     """Calls of one tool in the whole job, by its name, such as `{network_request: 20}`."""
     max_concurrency: Annotated[int, Field(strict=True, ge=1, le=1000)] = 10

@@ -229,9 +229,11 @@ class BodyBuilder:
         """Add a node that takes away the tokens at others, with all that runs there."""
         return self._add(StepHandle, id, {"cancel": [self._id_of(node, id) for node in nodes]})
 
-    def recurse(self, id: str, /, *, policy: str | Expr = "per_turn", idle: bool = False) -> NodeHandle:
+    def recurse(
+        self, id: str, /, *, policy: str | Expr = "per_turn", idle: bool = False, compacted: bool | str | Expr = False
+    ) -> NodeHandle:
         """Add a node that goes on with the next turn of the same plan."""
-        return self._add(NodeHandle, id, {"recurse": {"policy": policy, "idle": idle}})
+        return self._add(NodeHandle, id, {"recurse": {"policy": policy, "idle": idle, "compacted": compacted}})
 
     def end(self, id: str, result: Value = None, /, **more: Value) -> EndHandle:
         """Add a node that ends its branch, with a result: a value, or fields by name."""

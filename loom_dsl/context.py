@@ -106,6 +106,13 @@ def assemble(components: Sequence[Component], budget_tokens: int, count: Counter
     return Assembled(text, tuple(included), tuple(truncated), tuple(dropped), count(text) if text else 0)
 
 
+def cut_to(text: str, most: int) -> str:
+    """Give a text, or where it has more tokens than it may, the longest beginning of it that fits with a mark."""
+    if estimate_tokens(text) <= most:
+        return text
+    return _longest_cut("", text, most, estimate_tokens) or ""
+
+
 def _longest_cut(before: str, content: str, budget: int, count: Counter) -> str | None:
     """Give `before` and the longest beginning of the content that fits with the mark, or None if not even one does.
 
@@ -132,12 +139,12 @@ def select_messages(
     Args:
         sizes: The tokens of each message.
         budget: How many tokens the chosen messages may have together.
-        groups: Ranges (start, end) that cover all messages and are taken or left as a whole; see
+        groups: Ranges (start, end), in order, that are taken or left as a whole; see
             `loom_dsl.messages.legal_groups`.
         first_user: Index of the message that states the task; None when there is none.
 
     Returns:
-        Ranges (start, end) in order, at most two: the task's group and the latest messages.
+        Ranges (start, end) in order: the task's group and the latest messages.
 
     Raises:
         ContextLengthExceeded: Not even the latest group and the first user message fit.
@@ -158,7 +165,16 @@ def select_messages(
     while oldest > 0 and used + (0 if oldest - 1 == task else sums[oldest - 1]) <= budget:
         oldest -= 1
         used += 0 if oldest == task else sums[oldest]
-    latest = (groups[oldest][0], groups[-1][1])
-    if task is None or task >= oldest:
-        return [latest]
-    return [groups[task], latest]
+    chosen = [groups[task]] if task is not None and task < oldest else []
+    return joined([*chosen, *groups[oldest:]])
+
+
+def joined(groups: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the ranges that follow one another without a hole."""
+    ranges: list[tuple[int, int]] = []
+    for start, end in groups:
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+    return ranges

@@ -97,8 +97,9 @@ def _enter_recurse(machine: "Machine", token: Token, node: Recurse, names: dict[
     if token.frame:
         raise ExpressionError(f"`{token.node}` recurses inside a map; only a whole turn can")
     policy = machine.mapped(token, "policy", node.recurse.policy, names)
+    compacted = machine.mapped(token, "compacted", node.recurse.compacted, names)
     machine.leave_phase()
-    state.turn = state.turn.next_turn()
+    state.turn = state.turn.next_turn(compacted=compacted is True)
     if node.recurse.idle:
         state.inbox = [{**message, "idle": False} for message in state.inbox]
     machine.emit("recursion")

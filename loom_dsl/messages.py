@@ -20,6 +20,8 @@ UNTRUSTED_TASK = "untrusted_task"
 """Name of the note before a task that another job wrote after it had read content from outside; no model reads it."""
 INJECTED = "injected"
 """Name of the note before a message that was injected: who sent it; no model reads it."""
+SUMMARY = "summary"
+"""Name of the note that stands for the part of the conversation before it: what a compression wrote."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _ENDED = "cancelled: the job was ended before this call had a result."
 CANCELLED = f"{_ENDED} If it had begun, its effect is not known."

@@ -207,8 +207,10 @@ class RecurseSpec(Part):
     """``per_turn``, ``adaptive``, ``history``, or a `${…}` giving one of them."""
     idle: bool = False
     """Whether messages that wait for an idle agent become due."""
+    compacted: bool | str = Field(default=False, exclude_if=lambda value: value is False)
+    """Whether this turn compressed the conversation, or a `${…}` that says so; the next TurnState tells it."""
 
-    _mappings = field_validator("policy")(mapping)
+    _mappings = field_validator("policy", "compacted")(mapping)
 
 
 class Recurse(Node):

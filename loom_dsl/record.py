@@ -60,6 +60,8 @@ class TurnRecord:
         questions: What was asked about calls, by their ids.
         injected: Messages that the turn took: ``{"id", "text", "by"}``.
         asked: Whether the model was asked.
+        compressions: What compressions gave, in order: ``entries``, ``usage``, ``cost``, and ``overflow``: whether the
+            model had refused the conversation.
         events: What the machine told.
     """
 
@@ -70,6 +72,7 @@ class TurnRecord:
     questions: dict[str, Question] = field(default_factory=dict)
     injected: list[dict[str, str]] = field(default_factory=list)
     asked: bool = False
+    compressions: list[dict[str, Any]] = field(default_factory=list)
     events: list[Mapping[str, Any]] = field(default_factory=list)
 
 

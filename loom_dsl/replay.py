@@ -51,6 +51,8 @@ class _Replay(Simulation):
         self._record, self._sooner = record, sooner
         self._notes: dict[int, list[str]] = defaultdict(list)
         self._sent: set[str] = set()
+        self._compressed: dict[int, int] = defaultdict(int)
+        """By turn: how many of its compressions were done again."""
         self._stopped = ""
         self._is_recordable = True
         """Whether that which it stopped for is in other records."""
@@ -96,7 +98,8 @@ class _Replay(Simulation):
         turn = self._turn
         if command.activity == "loom.context.assemble" and turn is None:
             return "this turn"
-        if command.activity == "loom.model.call" and (turn is None or (turn.answer is None and not self._failure())):
+        answered = turn is not None and (turn.answer is not None or self._coming is not None)
+        if command.activity == "loom.model.call" and not answered and (turn is None or not self._failure()):
             return "the model's answer"
         if command.activity in ("loom.tool.execute", "loom.tool.format"):
             call = command.arguments["call"]
@@ -168,6 +171,7 @@ class _Replay(Simulation):
     def _recorded(self) -> dict[str, Callable[[Any], Any]]:
         return {
             "loom.context.assemble": self._assemble,
+            "loom.context.compress": self._compress,
             "loom.model.call": self._model,
             "loom.tool.discover": lambda command: {"ok": True},
             "loom.tool.validate": lambda command: {"ok": True, "arguments": {}},
@@ -189,13 +193,33 @@ class _Replay(Simulation):
         if not turn.asked and (failure := self._failure()):
             self._note(f"the context cannot be built: {failure.code}")
             raise failure
-        if turn.answer is not None:  # a turn that the model has not answered does not tell
+        coming = self._coming
+        if coming and not coming["overflow"]:
+            return {"entries": turn.context, "full": True}
+        if turn.answer is not None and not coming:  # a turn that the model has not answered does not tell
             self._note(f"the context has {turn.context} entries")
         return {"entries": turn.context, "context": {}}
+
+    @property
+    def _coming(self) -> dict[str, Any] | None:
+        """The next compression of this turn that was recorded."""
+        turn, done = self._turn, self._compressed[self._number]
+        return turn.compressions[done] if turn and done < len(turn.compressions) else None
+
+    def _compress(self, command: RunActivity) -> dict[str, Any]:
+        coming = self._coming
+        if coming is None:
+            raise Recorded("context_length", "there is no compression in the record")
+        self._compressed[self._number] += 1
+        self._note("the conversation is compressed")
+        return {name: coming[name] for name in ("entries", "usage", "cost")}
 
     def _model(self, command: RunActivity) -> dict[str, Any]:
         turn = self._turn
         assert turn is not None
+        if self._coming:
+            self._note("the model says that the conversation is too long")
+            raise Recorded("context_length", "the conversation was too long for the model")
         if turn.answer is None:
             failure = self._failure()
             assert failure is not None

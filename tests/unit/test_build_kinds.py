@@ -221,7 +221,10 @@ KINDS: list[Case] = [
     (lambda g: g.set("n", a=1, b=nodes.x.y), {"set": {"a": 1, "b": "${nodes.x.y}"}}),
     (lambda g: g.cancel("n", "a"), {"cancel": "a"}),
     (lambda g: g.cancel("n", "a", g.end("b")), {"cancel": ["a", "b"]}),
-    (lambda g: g.recurse("n", policy="history", idle=True), {"recurse": {"policy": "history", "idle": True}}),
+    (
+        lambda g: g.recurse("n", policy="history", idle=True, compacted="${has(nodes, 'n')}"),
+        {"recurse": {"policy": "history", "idle": True, "compacted": "${has(nodes, 'n')}"}},
+    ),
     (lambda g: g.end("n"), {"end": None}),
     (lambda g: g.end("n", R.answer), {"end": "${result.answer}"}),
     (lambda g: g.end("n", a=1, b=R.x).terminate(), {"end": {"a": 1, "b": "${result.x}"}, "terminate": True}),

@@ -1,0 +1,209 @@
+"""Compressing a conversation: a model writes notes about what is old, and a summary stands for it from then on.
+
+The session keeps every entry. A failed compression leaves it as it was.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from temporalio import activity
+
+from activities.context_view import MESSAGE_TOKENS, View, Views
+from activities.model import used
+from activities.observe import store_events
+from activities.openai_chat import chat_body
+from activities.runtime import Call, JobFacts, Runtime
+from activities.transcript import NOTE, Transcript
+from loom_dsl import compression
+from loom_dsl.context import estimate_tokens
+from loom_dsl.errors import ContextLengthExceeded, ModelProtocolError
+from loom_dsl.messages import SUMMARY
+from loom_dsl.redaction import mask_known
+from loom_dsl.turn import Usage
+from loom_dsl.untrusted import words_of_user
+from loom_store.rows import NewEntry
+from loom_store.transaction import Transaction
+
+SMALLEST_PIECE = 200
+"""Tokens of the smallest part of a conversation that a model is asked to summarise on its own."""
+SMALLEST_SECTION = 32
+_NOTHING_LEFT = "the conversation is too long for the model, and there is nothing left to compress: "
+_ADVICE = "take a larger model, or shorten the task"
+
+
+class Compress:
+    """The activity ``loom.context.compress``."""
+
+    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
+        self._runtime, self._views = runtime, Views(runtime, transcript)
+
+    @activity.defn(name="loom.context.compress")
+    async def compress(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Write a summary of what is old, once; the latest messages and the task stay as they were said.
+
+        Takes ``entries`` (the end of the range) and ``overflow`` (whether the model has refused the conversation).
+
+        Returns:
+            The end of the entry range, usage and cost of the model's calls, and the conversation's tokens before and
+            after.
+
+        Raises:
+            ContextLengthExceeded: There is nothing left to compress.
+        """
+        call = Call.of(envelope)
+        facts = await self._runtime.facts(call.job)
+        stored = await self._runtime.store.write(lambda tx: _begin(tx, call))
+        if stored is not None:
+            return stored
+        view = await self._views.of(call, call.arguments["entries"])
+        notes = _Notes(self._runtime, facts, call, view)
+        since = await _compressed(view, notes, call)
+        text = _summary(view, notes, since)
+        told = {"before": view.tokens, "after": _tokens_after(view, since, text), **notes.used()}
+        return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told))
+
+
+class _Notes:
+    """The notes that a model writes about a conversation, part by part."""
+
+    def __init__(self, runtime: Runtime, facts: JobFacts, call: Call, view: View) -> None:
+        self._runtime, self._facts, self._job = runtime, facts, call.job
+        most = facts.agent.limits.max_context_tokens
+        # A model that has refused the conversation has a smaller window than the agent's file says.
+        window = min(most, view.tokens) if call.arguments["overflow"] else most
+        self._piece = max(window // 2, SMALLEST_PIECE)
+        self._section = min(compression.SECTION_TOKENS, max(most // 32, SMALLEST_SECTION))
+        self._usage, self._cost = Usage(), 0
+        self.sections = compression.summary_sections(view.summary.text) if view.summary else {}
+
+    async def take(self, texts: Sequence[str]) -> None:
+        """Work a part of the conversation into the notes.
+
+        Raises:
+            ContextLengthExceeded: The model refuses also the smallest piece.
+            ModelProtocolError: The model writes nothing.
+        """
+        waiting = deque(compression.in_pieces(texts, self._piece))
+        while waiting:
+            try:
+                said = await self._ask(compression.request(self.sections, waiting[0]))
+            except ContextLengthExceeded:
+                if self._piece <= SMALLEST_PIECE:
+                    raise
+                self._piece = max(self._piece // 2, SMALLEST_PIECE)
+                waiting = deque(compression.in_pieces(waiting, self._piece))
+                continue
+            waiting.popleft()
+            sections = compression.read_sections(said)
+            if not any(sections.values()):
+                raise ModelProtocolError("the model was asked for a summary of the conversation, and wrote nothing")
+            self.sections = await self._shortened(sections)
+
+    def used(self) -> dict[str, Any]:
+        """What the calls used: ``usage`` in tokens and ``cost`` in millionths of a dollar."""
+        return {"usage": self._usage.model_dump(), "cost": self._cost}
+
+    async def _shortened(self, sections: dict[str, str]) -> dict[str, str]:
+        if long := compression.too_long(sections, self._section):
+            again = compression.read_sections(await self._ask(compression.shorten(long, self._section)))
+            sections = {**sections, **{name: again[name] for name in long if again[name]}}
+        return compression.cut_sections(sections, self._section)
+
+    async def _ask(self, text: str) -> str:
+        model = self._facts.agent.model
+        endpoint, name = self._runtime.endpoint(model)
+        system = {"role": "system", "content": compression.instructions(self._section)}
+        messages = [json.dumps(one, ensure_ascii=False) for one in (system, {"role": "user", "content": text})]
+        body = chat_body(messages, model=name, tools_json=None, parameters={})
+        headers = {"x-loom-run": self._job}
+        reply = await endpoint.stream(body, on_text=_ignore, timeouts=self._runtime.timeouts, headers=headers)
+        told = used(model, reply, body)
+        self._usage, self._cost = self._usage + Usage(**told["usage"]), self._cost + told["cost"]
+        return mask_known(reply.text, self._runtime.secrets)
+
+
+def _ignore(text: str) -> None:
+    """Watchers see the agent's own words only."""
+
+
+async def _compressed(view: View, notes: _Notes, call: Call) -> int:
+    """Compress until it is worthwhile; give the entry from which on everything is kept as it was said."""
+    groups = view.compressible
+    end = groups[-1][1] if groups else 0
+    again = view.summary is not None and view.summary.turn == call.turn
+    mosts = [0] if again else [int(compression.KEPT_SHARE * view.tokens), 0]
+    since = -1
+    for most in mosts:
+        keep = compression.kept_from(view.sizes, groups, most)
+        texts = [text for text in _spoken(view, groups) if since <= text[0] < keep]
+        if not texts:
+            continue
+        await notes.take([compression.told_text(text) for _, text in texts])
+        since = keep
+        after = _tokens_after(view, since, _summary(view, notes, since))
+        if since == end or after <= compression.WORTHWHILE * view.tokens:
+            break
+    if since < 0:
+        raise ContextLengthExceeded(_NOTHING_LEFT + _ADVICE)
+    return since
+
+
+def _spoken(view: View, groups: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
+    """The messages in some groups, each with its entry's number; without notes."""
+    numbers = (seq for start, end in groups for seq in range(start, end))
+    return [(seq, view.messages[seq][0]) for seq in numbers if not view.messages[seq][2].startswith(NOTE)]
+
+
+def _kept(view: View, since: int) -> list[tuple[int, int]]:
+    """The groups that are read as they were said."""
+    compressed = {group for group in view.compressible if group[0] < since}
+    return [group for group in view.groups if group not in compressed]
+
+
+def _summary(view: View, notes: _Notes, since: int) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return compression.write_summary(notes.sections, when, _question(view, since))
+
+
+def _question(view: View, since: int) -> str:
+    """What the user said last, where that is neither the task nor kept as it was said."""
+    for seq in range(len(view.messages) - 1, -1, -1):
+        text, _, role = view.messages[seq]
+        if role == "user" and (words := words_of_user([json.loads(text)])):
+            return "" if seq == view.task or seq >= since else words
+    return ""
+
+
+def _tokens_after(view: View, since: int, summary: str) -> int:
+    kept = sum(size for start, end in _kept(view, since) for size in view.sizes[start:end])
+    return kept + estimate_tokens(summary) + MESSAGE_TOKENS
+
+
+def _begin(tx: Transaction, call: Call) -> dict[str, Any] | None:
+    """Store the events; give the result if an attempt before this one stored a summary."""
+    store_events(tx, call)
+    start = call.arguments["entries"]
+    found = next((entry for entry in tx.read_entries(call.session, start, start + 1) if entry.key == call.key), None)
+    return None if found is None else {"entries": found.seq + 1, **found.head["told"]}
+
+
+def _finish(tx: Transaction, call: Call, view: View, since: int, text: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Store the summary once. Where an attempt that was taken for lost stored its own first, that one counts."""
+    if (stored := _begin(tx, call)) is not None:
+        return stored
+    head = {"note": SUMMARY, "since": since, "turn": call.turn, "overflow": call.arguments["overflow"], "told": told}
+    entry = NewEntry(kind="note", head=head, content=text, job=call.job, turn=call.turn)
+    end = tx.append_entries(call.session, call.key, [entry]).end
+    event = {
+        "t": "compression_applied",
+        "n": call.turn,
+        "messages_before": len(_spoken(view, view.groups)) + (view.summary is not None),
+        "messages_after": len(_spoken(view, _kept(view, since))) + 1,
+        "tokens_before": told["before"],
+        "tokens_after": told["after"],
+    }
+    tx.append_events(call.job, f"{call.turn}/{call.at}/compressed", [event])
+    return {"entries": end, **told}
