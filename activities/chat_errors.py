@@ -75,12 +75,13 @@ def status_error(
         model: The model that was asked for.
     """
     code, kind, message = _words(body)
-    said = provider.masked(message) or "no reason given"
+    said = provider.masked(message).rstrip(".") or "no reason given"
     told = f"{provider.host} answered {status}: {said}"
     wait = retry_after(headers)
     if _is_context(status, code, message):
         return ContextLengthExceeded(
-            f"The conversation is too long for the model {model!r}: {said}. Compress it, or take a larger model."
+            f"The conversation is too long for the model {model!r}: {said}. Take a larger model, or set "
+            "limits.max_context_tokens to what this one takes."
         )
     again = headers.get("x-should-retry")
     if code in _QUOTA or kind in _QUOTA:

@@ -137,7 +137,12 @@ FAILURES: list[tuple[dict[str, Any], type[LoomError], bool, str]] = [
     ({"fail": {"status": 408}}, ModelUnavailable, True, "408"),
     ({"fail": {"status": 409}}, ModelUnavailable, True, "409"),
     ({"fail": {"status": 400, "headers": {"x-should-retry": "true"}}}, ModelUnavailable, True, "400"),
-    ({"fail": {"status": 400, "code": "context_length_exceeded"}}, ContextLengthExceeded, False, "Compress it"),
+    (
+        {"fail": {"status": 400, "code": "context_length_exceeded", "message": "Too many tokens."}},
+        ContextLengthExceeded,
+        False,
+        "Too many tokens. Take a larger model, or set limits.max_context_tokens",
+    ),
     ({"fail": {"status": 413}}, ContextLengthExceeded, False, "too long"),
     ({"fail": {"status": 400, "message": "bad temperature"}}, ModelRequestRefused, False, "(400): bad temperature"),
     ({"fail": {"status": 422, "message": "bad field"}}, ModelRequestRefused, False, "bad field"),
