@@ -39,6 +39,7 @@ class TurnLog:
         self._begun: OrderedDict[Run, tuple[int, float]] = OrderedDict()
         """By run: the turn that this worker has seen begin last, and when."""
         self._before: Mapping[str, Callable[[Call], None]] = {
+            "loom.context.compress": self._begins,
             "loom.model.call": self._begins,
             "loom.tool.execute": _tool_starts,
         }
@@ -82,6 +83,9 @@ class TurnLog:
         return activity.defn(name=name)(logged)
 
     def _begins(self, call: Call) -> None:
+        """A turn begins once, however often it asks the model."""
+        if self._begun.get(call.run, (-1, 0.0))[0] == call.turn:
+            return
         remember(self._begun, call.run, (call.turn, time.monotonic()))
         tell(call, "turn %d begins", call.turn + 1)
 

@@ -77,7 +77,7 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.PHASE_START: ("name",),
     EventType.PHASE_END: ("name",),
     EventType.RETRIEVAL_COMPLETE: ("doc_count",),
-    EventType.COMPRESSION_APPLIED: ("messages_before", "messages_after"),
+    EventType.COMPRESSION_APPLIED: ("messages_before", "messages_after", "tokens_before", "tokens_after"),
     EventType.LLM_DELTA: ("content",),
     EventType.LLM_FINISH: ("content",),
     EventType.TOOL_CALLS_START: ("tool_count", "tool_names"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from loom_dsl.events import Event, EventType
 
@@ -38,6 +39,7 @@ class Level:
             did not note it.
         waited_seconds: How long at least one of its questions was open.
         tools: Its tool calls, in the order in which they ended.
+        compressions: What each compression of it left of the conversation: messages and tokens, before and after.
     """
 
     turn: int
@@ -49,6 +51,7 @@ class Level:
     model_seconds: float | None = None
     waited_seconds: float = 0.0
     tools: list[ToolDone] = field(default_factory=list)
+    compressions: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def tool_seconds(self) -> float:
@@ -97,6 +100,8 @@ class _Reading:
             case EventType.LLM_FINISH:
                 if (took := _seconds(event)) is not None:
                     level.model_seconds = (level.model_seconds or 0.0) + took
+            case EventType.COMPRESSION_APPLIED:
+                level.compressions.append(event.data)
             case EventType.TOOL_RESULT:
                 name, status, code = (str(event.data.get(key) or "") for key in ("tool", "status", "code"))
                 level.tools.append(ToolDone(tool=name, status=status, code=code, seconds=_seconds(event)))

@@ -7,6 +7,7 @@ from typing import Any
 from activities.transcript import PRIVATE
 from loom_client.render.text import duration, moment_of
 from loom_dsl.events import decode
+from loom_dsl.messages import SUMMARY
 from loom_dsl.profile import Level, profile
 from loom_store.rows import from_millis, to_millis
 from loom_store.transaction import Transaction
@@ -78,7 +79,7 @@ def _heads(tx: Transaction, row: Mapping[str, Any], levels: Iterable[Level]) -> 
                 "model_seconds": level.model_seconds,
                 "tool_seconds": round(level.tool_seconds, 3),
                 "waited_seconds": round(level.waited_seconds, 3),
-                "usage": _added((head.get(PRIVATE) or {}).get("usage") or {} for head in said),
+                "usage": _added(_usage(head) for head in said),
                 "tools": [call["function"]["name"] for head in said for call in head.get("tool_calls") or ()],
             }
         )
@@ -104,6 +105,7 @@ def _tree(tx: Transaction, row: Mapping[str, Any], below: Mapping[str, Sequence[
         head["tools"] = [
             {"tool": one.tool, "status": one.status, "code": one.code, "seconds": one.seconds} for one in level.tools
         ]
+        head["compressions"] = level.compressions
         head["children"] = [tree for turn, tree in children if turn == level.turn]
     begun = {level.turn for level in levels}
     return {
@@ -123,6 +125,12 @@ def _levels(tx: Transaction, row: Mapping[str, Any]) -> list[Level]:
     ended = row["ended_at"]
     events = (decode(row["job"], offset, raw) for offset, raw in tx.each_event(row["job"], timed=True))
     return profile(events, moment_of(ended) if ended else time.time())
+
+
+def _usage(head: Mapping[str, Any]) -> Mapping[str, int]:
+    """The tokens of the answer that an entry is, or of the calls for which a summary was written."""
+    kept = head["told"] if head.get("note") == SUMMARY else head.get(PRIVATE)
+    return (kept or {}).get("usage") or {}
 
 
 def _added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loom_client.render.paper import Paper
-from loom_client.render.text import duration, moment_of, one_line, plural
+from loom_client.render.text import compressed_line, duration, moment_of, one_line, plural
 from loom_dsl.lookalike import revealed
 
 _STATUS = {"completed": "green", "failed": "red", "aborted": "red", "running": "cyan"}
@@ -43,6 +43,8 @@ def _turn(paper: Paper, turn: Mapping[str, Any], prefix: str) -> None:
     dot, between = paper.glyph("●", "*"), paper.glyph(" · ", ", ")
     trunk = prefix + paper.glyph("│ ", "| ")
     paper.line(f"{dot} turn {turn['turn']}{depth}  {between.join(told)}", "cyan", prefix=prefix, hang=2)
+    for sizes in turn["compressions"]:
+        paper.line(f"{paper.glyph('·', '-')} {compressed_line(sizes)}", "dim", prefix=trunk, hang=2)
     for tool in turn["tools"]:
         fancy, plain, style = _MARKS.get(tool["status"], ("?", "?", "yellow"))
         took = "" if tool["seconds"] is None else f"  {duration(tool['seconds'])}"

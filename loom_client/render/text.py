@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,15 @@ def plural(count: int, word: str, many: str = "") -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {many or word + 's'}"
 
 
+def compressed_line(sizes: Mapping[str, Any]) -> str:
+    """Say what a compression left of a conversation, as its event tells: of messages and of tokens."""
+    told = [
+        " -> ".join(_count(sizes.get(f"{what}_{when}")) for when in ("before", "after")) + f" {what}"
+        for what in ("messages", "tokens")
+    ]
+    return f"conversation compressed: {', '.join(told)}"
+
+
 def usage_line(result: "RunResult", seconds: float | None = None, between: str = " · ") -> str:
     """Say in one line what a run used."""
     usage = result.usage
@@ -104,6 +114,10 @@ def usage_line(result: "RunResult", seconds: float | None = None, between: str =
     if seconds is not None:
         parts.append(duration(seconds))
     return visible(between.join(parts))
+
+
+def _count(count: object) -> str:
+    return f"{count:,}" if isinstance(count, int) else "?"
 
 
 def _escape(character: str) -> str:

@@ -10,7 +10,7 @@ from loom_client.render.flow import Flow
 from loom_client.render.node_texts import NodeTexts
 from loom_client.render.nodes import NodeLines
 from loom_client.render.paper import Paper
-from loom_client.render.text import duration, one_line, plural, result_text, size, usage_line, visible
+from loom_client.render.text import compressed_line, duration, one_line, plural, result_text, size, usage_line, visible
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import GraphResult, RunResult
 
@@ -275,8 +275,7 @@ class Timeline:
         self._line(f"! the limit of {plural(int(event.data.get('max_iterations', 0)), 'turn')} is reached", "yellow")
 
     def _compressed(self, event: Event) -> None:
-        before, after = event.data.get("messages_before"), event.data.get("messages_after")
-        self._line(f"{self._dot} the conversation was shortened from {before} to {after} messages", "dim")
+        self._line(f"{self._dot} {compressed_line(event.data)}", "dim")
 
     def _compensated(self, event: Event) -> None:
         outcome = str(event.data.get("outcome", ""))

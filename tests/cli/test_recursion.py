@@ -110,7 +110,16 @@ def test_the_tree_of_a_graphs_job_has_its_agents_and_no_profile(house: House, fr
 def turn(number: int, **more: Any) -> dict[str, Any]:
     usage = {"prompt_tokens": 1200, "completion_tokens": 30, "cached_tokens": 0}
     spans = {"seconds": 2.5, "model_seconds": 1.5, "tool_seconds": 0.0, "waited_seconds": 0.0}
-    return {"turn": number, "depth": number - 1, "usage": usage, "tools": [], "children": [], **spans, **more}
+    return {
+        "turn": number,
+        "depth": number - 1,
+        "usage": usage,
+        "tools": [],
+        "children": [],
+        "compressions": [],
+        **spans,
+        **more,
+    }
 
 
 def job(name: str, *turns: dict[str, Any], children: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
@@ -130,7 +139,9 @@ CALLS = [
     {"tool": "ls", "status": "warning", "code": "empty_response", "seconds": 1.0},
 ]
 TREE = job(
-    "j", turn(1, tools=CALLS, tool_seconds=1.012, waited_seconds=3.0, children=[job("j.0.x.1", turn(1))]), turn(2)
+    "j",
+    turn(1, tools=CALLS, tool_seconds=1.012, waited_seconds=3.0, children=[job("j.0.x.1", turn(1))]),
+    turn(2, compressions=[{"messages_before": 9, "messages_after": 4, "tokens_before": 4645, "tokens_after": 1289}]),
 )
 AT_80 = """\
 j  a  completed  2 turns  5.0 s
@@ -141,6 +152,7 @@ j  a  completed  2 turns  5.0 s
 │ ┆ j.0.x.1  a  completed  1 turn  5.0 s
 │ ┆ ● turn 1  2.5 s · model 1.5 s · 1,200 in, 30 out
 ● turn 2  depth 1  2.5 s · model 1.5 s · 1,200 in, 30 out
+│ · conversation compressed: 9 -> 4 messages, 4,645 -> 1,289 tokens
 """
 
 

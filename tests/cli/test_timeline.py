@@ -251,10 +251,26 @@ def test_why_nothing_happens_passes_at_a_terminal_and_is_told_once_in_a_pipe() -
 @pytest.mark.parametrize("bad", [{}, {"status": None, "content": None, "ms": "x"}, {"request": 3, "message": ["x"]}])
 @pytest.mark.parametrize(
     "kind",
-    ["tool_result", "approval_requested", "approval_decided", "state", "control", "warning", "error", "progress"],
+    [
+        "tool_result",
+        "approval_requested",
+        "approval_decided",
+        "state",
+        "control",
+        "warning",
+        "error",
+        "progress",
+        "compression_applied",
+    ],
 )
 def test_an_event_with_odd_data_is_shown_somehow(kind: str, bad: dict[str, Any]) -> None:
     assert shown([{"t": kind, "n": 0, **bad}]).startswith("● turn 1")
+
+
+def test_a_compression_says_how_much_is_left_on_one_line() -> None:
+    sizes = {"messages_before": 124, "messages_after": 34, "tokens_before": 184_213, "tokens_after": 46_003}
+    (line,) = shown([{"t": "compression_applied", "n": 0, **sizes}]).splitlines()[1:]
+    assert line == "│ · conversation compressed: 124 -> 34 messages, 184,213 -> 46,003 tokens"
 
 
 def test_a_failure_says_why() -> None:

@@ -52,6 +52,14 @@ def test_several_model_calls_of_one_turn_add_up_and_its_beginning_is_that_of_the
     assert (level.started, level.model_seconds) == (10.5, 1.0)
 
 
+def test_a_turn_has_what_its_compressions_left() -> None:
+    sizes = {"messages_before": 9, "messages_after": 4, "tokens_before": 4645, "tokens_after": 1289}
+    first, second = levels(
+        begins(0, 10.0), begins(1, 11.0), {"t": "compression_applied", "n": 1, "at": 11.0, **sizes}, end=12.0
+    )
+    assert (first.compressions, second.compressions) == ([], [sizes])
+
+
 def asked(name: str, at: float) -> Raw:
     return {"t": "approval_requested", "n": 0, "approval_id": name, "at": at}
 
