@@ -16,10 +16,10 @@ from activities.model import used
 from activities.observe import store_events
 from activities.openai_chat import chat_body
 from activities.runtime import Call, JobFacts, Runtime
-from activities.transcript import NOTE, Transcript
+from activities.transcript import Transcript
 from loom_dsl import compression
-from loom_dsl.context import estimate_tokens
-from loom_dsl.errors import ContextLengthExceeded, ModelProtocolError
+from loom_dsl.context import cut_to, estimate_tokens
+from loom_dsl.errors import Aborted, ContextLengthExceeded, ModelProtocolError
 from loom_dsl.messages import SUMMARY
 from loom_dsl.redaction import mask_known
 from loom_dsl.turn import Usage
@@ -30,8 +30,7 @@ from loom_store.transaction import Transaction
 SMALLEST_PIECE = 200
 """Tokens of the smallest part of a conversation that a model is asked to summarise on its own."""
 SMALLEST_SECTION = 32
-_NOTHING_LEFT = "the conversation is too long for the model, and there is nothing left to compress: "
-_ADVICE = "take a larger model, or shorten the task"
+_NOTHING_LEFT = "There is nothing left to compress: the task alone is too long."
 
 
 class Compress:
@@ -44,7 +43,8 @@ class Compress:
     async def compress(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Write a summary of what is old, once; the latest messages and the task stay as they were said.
 
-        Takes ``entries`` (the end of the range) and ``overflow`` (whether the model has refused the conversation).
+        Takes ``entries`` (the end of the range), ``overflow`` (whether the model has refused the conversation) and
+        ``why`` (its words).
 
         Returns:
             The end of the entry range, usage and cost of the model's calls, and the conversation's tokens before and
@@ -52,6 +52,7 @@ class Compress:
 
         Raises:
             ContextLengthExceeded: There is nothing left to compress.
+            Aborted: The job has gone on without it, since this attempt was taken for lost.
         """
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
@@ -60,7 +61,7 @@ class Compress:
             return stored
         view = await self._views.of(call, call.arguments["entries"])
         notes = _Notes(self._runtime, facts, call, view)
-        since = await _compressed(view, notes, call)
+        since = await _compressed(view, notes)
         text = _summary(view, notes, since)
         told = {"before": view.tokens, "after": _tokens_after(view, since, text), **notes.used()}
         return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told))
@@ -71,13 +72,32 @@ class _Notes:
 
     def __init__(self, runtime: Runtime, facts: JobFacts, call: Call, view: View) -> None:
         self._runtime, self._facts, self._job = runtime, facts, call.job
-        most = facts.agent.limits.max_context_tokens
+        window = facts.agent.limits.max_context_tokens
         # A model that has refused the conversation has a smaller window than the agent's file says.
-        window = min(most, view.tokens) if call.arguments["overflow"] else most
-        self._piece = max(window // 2, SMALLEST_PIECE)
-        self._section = min(compression.SECTION_TOKENS, max(most // 32, SMALLEST_SECTION))
+        self._window = min(window, view.tokens) if call.arguments["overflow"] else window
+        self.room = min(self._window, call.arguments.get("room") or self._window)
+        """Tokens that there are for the conversation beside the task."""
+        replaced = view.tokens_of(view.compressible) + (view.summary.tokens if view.summary else 0)
+        self._most = min(self.room, replaced) // 2
+        """Tokens that all sections may have, so that they are shorter than what they stand for."""
+        self._task = "" if view.task is None else view.messages[view.task][0]
         self._usage, self._cost = Usage(), 0
         self.sections = compression.summary_sections(view.summary.text) if view.summary else {}
+
+    @property
+    def longest_question(self) -> int:
+        """Tokens of the user's last message that there is room for in the summary."""
+        return min(compression.LONGEST_QUESTION, self._most // 2)
+
+    @property
+    def _piece(self) -> int:
+        return max(self._window // 2, SMALLEST_PIECE)
+
+    @property
+    def _section(self) -> int:
+        """With the notes so far, a piece and the task half of the window is left for the answer and what else is said."""
+        most = min(self._window // 4, self._most) // len(compression.SECTIONS)
+        return min(compression.SECTION_TOKENS, max(most, SMALLEST_SECTION))
 
     async def take(self, texts: Sequence[str]) -> None:
         """Work a part of the conversation into the notes.
@@ -89,11 +109,12 @@ class _Notes:
         waiting = deque(compression.in_pieces(texts, self._piece))
         while waiting:
             try:
-                said = await self._ask(compression.request(self.sections, waiting[0]))
+                said = await self._ask(compression.request(self.sections, waiting[0], self._told_task()))
             except ContextLengthExceeded:
                 if self._piece <= SMALLEST_PIECE:
                     raise
-                self._piece = max(self._piece // 2, SMALLEST_PIECE)
+                self._window //= 2
+                self.sections = compression.cut_sections(self.sections, self._section)
                 waiting = deque(compression.in_pieces(waiting, self._piece))
                 continue
             waiting.popleft()
@@ -105,6 +126,9 @@ class _Notes:
     def used(self) -> dict[str, Any]:
         """What the calls used: ``usage`` in tokens and ``cost`` in millionths of a dollar."""
         return {"usage": self._usage.model_dump(), "cost": self._cost}
+
+    def _told_task(self) -> str:
+        return compression.told_text(self._task, self._window // 8) if self._task else ""
 
     async def _shortened(self, sections: dict[str, str]) -> dict[str, str]:
         if long := compression.too_long(sections, self._section):
@@ -129,16 +153,16 @@ def _ignore(text: str) -> None:
     """Watchers see the agent's own words only."""
 
 
-async def _compressed(view: View, notes: _Notes, call: Call) -> int:
+async def _compressed(view: View, notes: _Notes) -> int:
     """Compress until it is worthwhile; give the entry from which on everything is kept as it was said."""
     groups = view.compressible
     end = groups[-1][1] if groups else 0
-    again = view.summary is not None and view.summary.turn == call.turn
-    mosts = [0] if again else [int(compression.KEPT_SHARE * view.tokens), 0]
+    again = view.summary is not None and view.summary.fresh
+    mosts = [0] if again else [int(compression.KEPT_SHARE * min(view.tokens, notes.room)), 0]
     since = -1
     for most in mosts:
         keep = compression.kept_from(view.sizes, groups, most)
-        texts = [text for text in _spoken(view, groups) if since <= text[0] < keep]
+        texts = [text for text in view.spoken(groups) if since <= text[0] < keep]
         if not texts:
             continue
         await notes.take([compression.told_text(text) for _, text in texts])
@@ -151,57 +175,59 @@ async def _compressed(view: View, notes: _Notes, call: Call) -> int:
     return since
 
 
-def _spoken(view: View, groups: Sequence[tuple[int, int]]) -> list[tuple[int, str]]:
-    """The messages in some groups, each with its entry's number; without notes."""
-    numbers = (seq for start, end in groups for seq in range(start, end))
-    return [(seq, view.messages[seq][0]) for seq in numbers if not view.messages[seq][2].startswith(NOTE)]
-
-
-def _kept(view: View, since: int) -> list[tuple[int, int]]:
-    """The groups that are read as they were said."""
-    compressed = {group for group in view.compressible if group[0] < since}
-    return [group for group in view.groups if group not in compressed]
-
-
 def _summary(view: View, notes: _Notes, since: int) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return compression.write_summary(notes.sections, when, _question(view, since))
+    question = cut_to(_question(view, since), notes.longest_question)
+    return compression.write_summary(notes.sections, when, question)
 
 
 def _question(view: View, since: int) -> str:
     """What the user said last, where that is neither the task nor kept as it was said."""
+    kept = {seq for seq, _ in view.spoken(view.kept(since))}
     for seq in range(len(view.messages) - 1, -1, -1):
         text, _, role = view.messages[seq]
         if role == "user" and (words := words_of_user([json.loads(text)])):
-            return "" if seq == view.task or seq >= since else words
+            return "" if seq in kept else words
     return ""
 
 
 def _tokens_after(view: View, since: int, summary: str) -> int:
-    kept = sum(size for start, end in _kept(view, since) for size in view.sizes[start:end])
-    return kept + estimate_tokens(summary) + MESSAGE_TOKENS
+    return view.tokens_of(view.kept(since)) + estimate_tokens(summary) + MESSAGE_TOKENS
 
 
 def _begin(tx: Transaction, call: Call) -> dict[str, Any] | None:
     """Store the events; give the result if an attempt before this one stored a summary."""
     store_events(tx, call)
     start = call.arguments["entries"]
-    found = next((entry for entry in tx.read_entries(call.session, start, start + 1) if entry.key == call.key), None)
-    return None if found is None else {"entries": found.seq + 1, **found.head["told"]}
+    found = next(iter(tx.read_entries(call.session, start, start + 1)), None)
+    if found is None:
+        return None
+    if found.key != call.key:
+        raise Aborted("the job has gone on without this compression")
+    return {"entries": found.seq + 1, **found.head["told"]}
 
 
 def _finish(tx: Transaction, call: Call, view: View, since: int, text: str, told: Mapping[str, Any]) -> dict[str, Any]:
     """Store the summary once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if (stored := _begin(tx, call)) is not None:
         return stored
-    head = {"note": SUMMARY, "since": since, "turn": call.turn, "overflow": call.arguments["overflow"], "told": told}
+    kept = view.kept(since)
+    head = {
+        "note": SUMMARY,
+        "job": call.job,
+        "turn": call.turn,
+        "since": since,
+        "kept": [one for one in kept if one[0] < since],
+        "overflow": call.arguments["overflow"],
+        "told": told,
+    }
     entry = NewEntry(kind="note", head=head, content=text, job=call.job, turn=call.turn)
     end = tx.append_entries(call.session, call.key, [entry]).end
     event = {
         "t": "compression_applied",
         "n": call.turn,
-        "messages_before": len(_spoken(view, view.groups)) + (view.summary is not None),
-        "messages_after": len(_spoken(view, _kept(view, since))) + 1,
+        "messages_before": len(view.spoken(view.groups)) + (view.summary is not None),
+        "messages_after": len(view.spoken(kept)) + 1,
         "tokens_before": told["before"],
         "tokens_after": told["after"],
     }
