@@ -22,6 +22,8 @@ from loom_dsl.untrusted import injected_note
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
+LEAST_GAIN = 0.05
+"""Share of the window that what is compressed has at least; less where compressing begins very early."""
 LAST_TURN = "This is the last turn that the limits allow. Give the best answer you can with what you have now."
 
 
@@ -53,7 +55,8 @@ class Assemble:
 
         Returns:
             The end of the entry range, and the context: digest of the system message, ranges of entries, the summary's
-            entry; and ``full`` where the conversation is to be compressed first, without a context if none fits.
+            entry; and ``full`` where the conversation is to be compressed first, without a context if none fits, with
+            ``room``: the tokens that there are for it beside the task.
         """
         call = Call.of(envelope)
         facts = await self._runtime.facts(call.job)
@@ -69,16 +72,18 @@ class Assemble:
             remember(self._stored, call.run, name)
         view = await self._views.of(call, end)
         fixed = estimate_tokens(system) + self._tool_tokens(facts.agent, catalogue)
-        full = {"full": True} if is_full(view, fixed, facts.agent.limits, call.turn) else {}
+        limits, room = facts.agent.limits, facts.agent.limits.max_context_tokens - fixed
+        full = {"full": True, "room": max(room - view.task_tokens, 0)}
         summary = {"summary": view.summary.seq} if view.summary else {}
-        budget = facts.agent.limits.max_context_tokens - fixed - (view.summary.tokens if view.summary else 0)
+        budget = room - (view.summary.tokens if view.summary else 0)
         try:
             ranges = select_messages(view.sizes, budget, view.groups, view.task)
         except ContextLengthExceeded:
-            if not full:
+            if not can_compress(view, limits):
                 raise
             return {"entries": end, **full}
-        return {"entries": end, "context": {"system": name, "ranges": ranges, **summary, **more}, **full}
+        given = {"entries": end, "context": {"system": name, "ranges": ranges, **summary, **more}}
+        return {**given, **full} if is_full(view, fixed, limits) else given
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [
@@ -147,18 +152,28 @@ def system_message(agent: Agent, facts: JobFacts, project: str = "", catalogue: 
     return assemble(parts, agent.limits.max_context_tokens).text
 
 
-def is_full(view: View, fixed: int, limits: Limits, turn: int) -> bool:
-    """Whether a conversation is to be compressed before the model is asked: once a turn, where it can be.
+def can_compress(view: View, limits: Limits) -> bool:
+    """Whether a conversation may be compressed before the model is asked: once a turn, where there is anything."""
+    return limits.compress_at is not None and bool(view.compressible) and not (view.summary and view.summary.fresh)
+
+
+def is_full(view: View, fixed: int, limits: Limits) -> bool:
+    """Whether a conversation is to be compressed before the model is asked although it may fit.
+
+    There must be a part of the window to gain: where the task or the tools fill it, every turn would compress the one
+    before it.
 
     Args:
         view: What is read of it.
         fixed: Tokens of what else the model reads.
         limits: The agent's.
-        turn: Number of the turn.
     """
-    if limits.compress_at is None or len(view.compressible) < 2 or (view.summary and view.summary.turn == turn):
+    if limits.compress_at is None or not can_compress(view, limits) or len(view.compressible) < 2:
         return False
-    return fixed + view.tokens >= limits.compress_at * limits.max_context_tokens
+    least = min(LEAST_GAIN, limits.compress_at / 10) * limits.max_context_tokens
+    return fixed + view.tokens >= limits.compress_at * limits.max_context_tokens and (
+        view.tokens_of(view.compressible) >= least
+    )
 
 
 def last_key(job: str, turn: int) -> str:

@@ -7,6 +7,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from temporalio import activity
@@ -95,7 +96,7 @@ class _Notes:
 
     @property
     def _section(self) -> int:
-        """With the notes so far, a piece and the task half of the window is left for the answer and what else is said."""
+        # A piece, the task and the notes so far leave a part of the window for the answer.
         most = min(self._window // 4, self._most) // len(compression.SECTIONS)
         return min(compression.SECTION_TOKENS, max(most, SMALLEST_SECTION))
 
@@ -132,8 +133,9 @@ class _Notes:
 
     async def _shortened(self, sections: dict[str, str]) -> dict[str, str]:
         if long := compression.too_long(sections, self._section):
-            again = compression.read_sections(await self._ask(compression.shorten(long, self._section)))
-            sections = {**sections, **{name: again[name] for name in long if again[name]}}
+            with suppress(ContextLengthExceeded):  # then they are cut
+                again = compression.read_sections(await self._ask(compression.shorten(long, self._section)))
+                sections = {**sections, **{name: again[name] for name in long if again[name]}}
         return compression.cut_sections(sections, self._section)
 
     async def _ask(self, text: str) -> str:
@@ -171,7 +173,7 @@ async def _compressed(view: View, notes: _Notes) -> int:
         if since == end or after <= compression.WORTHWHILE * view.tokens:
             break
     if since < 0:
-        raise ContextLengthExceeded(_NOTHING_LEFT + _ADVICE)
+        raise ContextLengthExceeded(_NOTHING_LEFT)
     return since
 
 

@@ -1,7 +1,9 @@
 """What of a session the model of a job reads: its task, what the latest summary leaves, and the summary itself."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from activities.runtime import Call, Run, Runtime, remember
 from activities.transcript import NOTE, Message, Transcript
@@ -13,21 +15,26 @@ MESSAGE_TOKENS = 4
 """What a message has beside its text."""
 
 
-@dataclass(frozen=True, slots=True)
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a compression wrote.
 
     Attributes:
         seq: Its entry.
         since: The entry from which on the conversation is kept as it was said.
-        turn: Number of the turn that compressed.
         text: The system message that stands for what was said before.
+        kept: Ranges before that entry which it does not stand for, since they were kept, too.
+        fresh: Whether it was written in this turn.
     """
 
     seq: int
     since: int
-    turn: int
     text: str
+    kept: tuple[Range, ...] = ()
+    fresh: bool = False
 
     @property
     def tokens(self) -> int:
@@ -35,35 +42,86 @@ class Summary:
         return estimate_tokens(self.text) + MESSAGE_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """What is read of a session.
 
     Attributes:
         messages: All that it has, by sequence, with notes.
-        sizes: Tokens of each of them; 0 for notes.
-        groups: Ranges (start, end) of messages that are read, in order; each is read or left out as a whole.
+        groups: Ranges of messages that are read, in order; each is read or left out as a whole.
         task: The entry that states the job's task.
         summary: What stands for the messages that are not read, if they were compressed.
     """
 
     messages: list[Message]
-    sizes: list[int]
-    groups: list[tuple[int, int]]
+    groups: list[Range]
     task: int | None
     summary: Summary | None
+
+    @classmethod
+    def of(cls, messages: list[Message], task: int | None, summary: Summary | None) -> "View":
+        """Say what is read of a session: what no summary stands for, and the task."""
+        heads = [{"role": role} for _, _, role in messages]
+        since = summary.since if summary else 0
+        old = [*(summary.kept if summary else ()), *([] if task is None else [(task, task + 1)])]
+        # A summary ends a group: what comes after it may be guidance, which is read without what it came after.
+        before = [
+            one for one in legal_groups(heads[:since]) if any(start < one[1] and one[0] < end for start, end in old)
+        ]
+        after = [(since + start, since + end) for start, end in legal_groups(heads[since:])]
+        return cls(messages, before + after, task, summary)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Tokens of each message; 0 for notes."""
+        return [size for _, size, _ in self.messages]
 
     @property
     def tokens(self) -> int:
         """Tokens of all that is read."""
-        read = sum(size for start, end in self.groups for size in self.sizes[start:end])
-        return read + (self.summary.tokens if self.summary else 0)
+        return self.tokens_of(self.groups) + (self.summary.tokens if self.summary else 0)
 
     @property
-    def compressible(self) -> list[tuple[int, int]]:
-        """The groups of messages without the task's, which stays as it was said."""
-        others = [one for one in self.groups if self.task is None or not one[0] <= self.task < one[1]]
-        return [(start, end) for start, end in others if any(self.sizes[start:end])]
+    def task_tokens(self) -> int:
+        """Tokens of the task, and of what stays with it."""
+        return self.tokens_of(one for one in self.groups if self._has_task(one))
+
+    @cached_property
+    def compressible(self) -> list[Range]:
+        """The groups without the task's, which stays as it was said, and without guidance that is read only now."""
+        end = self._guidance
+        others = [(start, min(stop, end)) for start, stop in self.groups if start < end]
+        return [one for one in others if not self._has_task(one) and any(self.sizes[slice(*one)])]
+
+    def kept(self, since: int) -> list[Range]:
+        """Say what is read where what can be compressed is, up to an entry."""
+        gone = {start for start, _ in self.compressible if start < since}
+        rest = [(since, end) if start in gone else (start, end) for start, end in self.groups]
+        return [(start, end) for start, end in rest if start < end]
+
+    def tokens_of(self, groups: Iterable[Range]) -> int:
+        """Add up the tokens of some groups."""
+        return sum(size for one in groups for size in self.sizes[slice(*one)])
+
+    def spoken(self, groups: Iterable[Range]) -> list[tuple[int, str]]:
+        """Give the messages in some groups, each with its entry's number; without notes."""
+        numbers = (seq for one in groups for seq in range(*one))
+        return [(seq, self.messages[seq][0]) for seq in numbers if not self.messages[seq][2].startswith(NOTE)]
+
+    def _has_task(self, group: Range) -> bool:
+        return self.task is not None and group[0] <= self.task < group[1]
+
+    @property
+    def _guidance(self) -> int:
+        """Where the guidance begins with which the conversation ends."""
+        found = len(self.messages)
+        for seq in range(len(self.messages) - 1, -1, -1):
+            role = self.messages[seq][2]
+            if role in ("system", "developer"):
+                found = seq
+            elif not role.startswith(NOTE):
+                break
+        return found
 
 
 class Views:
@@ -71,7 +129,7 @@ class Views:
 
     def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
         self._runtime, self._transcript = runtime, transcript
-        self._tasks: OrderedDict[Run, int | None] = OrderedDict()
+        self._tasks: OrderedDict[Run, int] = OrderedDict()
 
     async def of(self, call: Call, end: int) -> View:
         """Give what a job reads of its session.
@@ -86,23 +144,24 @@ class Views:
         at = next((seq for seq in range(end - 1, -1, -1) if messages[seq][2] == NOTE + SUMMARY), None)
         if at is not None:
             head = await self._transcript.head(session, at)
-            summary = Summary(at, head["since"], head["turn"], messages[at][0])
-        task = await self._task(call)
-        groups = legal_groups([{"role": role} for _, _, role in messages])
-        since = summary.since if summary else 0
-        read = [one for one in groups if one[0] >= since or (task is not None and one[0] <= task < one[1])]
-        return View(messages, [size for _, size, _ in messages], read, task, summary)
+            kept = tuple((start, end) for start, end in head["kept"])
+            fresh = (head["job"], head["turn"]) == (call.job, call.turn)
+            summary = Summary(seq=at, since=head["since"], text=messages[at][0], kept=kept, fresh=fresh)
+        return View.of(messages, await self._task(call, end), summary)
 
-    async def _task(self, call: Call) -> int | None:
+    async def _task(self, call: Call, end: int) -> int | None:
         """The entry that states this job's task; it stays in the context however long the session gets."""
         if call.run not in self._tasks:
-            remember(self._tasks, call.run, await self._runtime.store.read(lambda tx: _task_entry(tx, call)))
+            found = await self._runtime.store.read(lambda tx: _task_entry(tx, call, end))
+            if found is None:  # it may still come
+                return None
+            remember(self._tasks, call.run, found)
         return self._tasks[call.run]
 
 
-def _task_entry(tx: Transaction, call: Call) -> int | None:
+def _task_entry(tx: Transaction, call: Call, end: int) -> int | None:
     """The first message of the user's in this job; where a fork was told nothing new, in the one that it came from."""
-    told = [e for e in tx.read_entries(call.session, 0, call.arguments["entries"]) if e.head.get("role") == "user"]
+    told = [e for e in tx.read_entries(call.session, 0, end) if e.head.get("role") == "user"]
     point = tx.fork_point(call.job)
     jobs = (call.job, *(one.job for one in point.line)) if point else (call.job,)
     return next((entry.seq for job in jobs for entry in told if entry.job == job), None)

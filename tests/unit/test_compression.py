@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.assemble import is_full
+from activities.assemble import can_compress, is_full
 from activities.context_view import Summary, View
 from loom_dsl.agent import Limits
 from loom_dsl.compression import (
@@ -146,8 +146,7 @@ def test_what_was_compressed_is_not_chosen_however_much_fits() -> None:
 
 def view(sizes: list[int], summary: Summary | None = None) -> View:
     """A conversation of messages of these sizes, each a group; the first is the task."""
-    messages = [("{}", size, "user" if seq == 0 else "assistant") for seq, size in enumerate(sizes)]
-    return View(messages, sizes, [(seq, seq + 1) for seq in range(len(sizes))], 0, summary)
+    return View.of([("{}", size, "user" if seq == 0 else "assistant") for seq, size in enumerate(sizes)], 0, summary)
 
 
 @pytest.mark.parametrize(
@@ -159,17 +158,66 @@ def view(sizes: list[int], summary: Summary | None = None) -> View:
         ([10, 40, 40], 0, {"compress_at": 0.01}, True),
         ([10, 2_000], 0, {}, False),
         ([10, 2_000, 0], 0, {}, False),
+        ([10, 25, 24], 990, {}, False),
+        ([10, 25, 25], 990, {}, True),
     ],
-    ids=["below", "above", "off", "at once", "one message", "one message and a note"],
+    ids=["below", "above", "off", "at once", "one message", "one message and a note", "little to gain", "some"],
 )
 def test_a_conversation_is_full_at_a_share_of_the_window(
     sizes: list[int], fixed: int, limits: dict[str, float | None], expected: bool
 ) -> None:
-    assert is_full(view(sizes), fixed, Limits.model_validate({"max_context_tokens": 1_000, **limits}), 3) == expected
+    assert is_full(view(sizes), fixed, Limits.model_validate({"max_context_tokens": 1_000, **limits})) == expected
 
 
-def test_it_is_compressed_once_a_turn() -> None:
+@pytest.mark.parametrize("fresh", [True, False])
+def test_it_is_compressed_once_a_turn(fresh: bool) -> None:
+    summary = Summary(seq=5, since=1, text="notes", fresh=fresh)
     limits = Limits(max_context_tokens=100)
-    summary = Summary(seq=5, since=1, turn=3, text="notes")
-    assert not is_full(view([10, 400, 400], summary), 0, limits, 3)
-    assert is_full(view([10, 400, 400], summary), 0, limits, 4)
+    found = view([10, 400, 400], summary)
+    assert (is_full(found, 0, limits), can_compress(found, limits)) == (not fresh, not fresh)
+
+
+CALLS = ["assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "task", "summary", "groups", "compressible"),
+    [
+        (["user", *CALLS], 0, None, [(0, 1), (1, 4)], [(1, 4)]),
+        (["user", *CALLS, "system"], 0, None, [(0, 1), (1, 5)], [(1, 4)]),
+        (["user", *CALLS, "system", "note:summary"], 0, (4, ()), [(4, 5), (5, 6)], []),
+        (["user", *CALLS, "system", "note:summary"], 0, (4, ((0, 1),)), [(0, 1), (4, 5), (5, 6)], []),
+        (
+            ["user", "assistant", "note:summary", "assistant", "note:x", "user", "assistant"],
+            5,
+            (2, ((0, 1),)),
+            [(0, 1), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)],
+            [(0, 1), (3, 4), (6, 7)],
+        ),
+        (["system", "system"], None, None, [(0, 2)], []),
+        ([], None, None, [], []),
+    ],
+    ids=["calls", "guidance", "compressed", "its task", "another job's task", "guidance only", "nothing"],
+)
+def test_what_is_read_and_what_may_be_compressed(
+    roles: list[str],
+    task: int | None,
+    summary: tuple[int, tuple[tuple[int, int], ...]] | None,
+    groups: list[tuple[int, int]],
+    compressible: list[tuple[int, int]],
+) -> None:
+    told = None if summary is None else Summary(seq=0, since=summary[0], text="notes", kept=summary[1])
+    if task == 0 and told is not None and not told.kept:
+        groups = [(0, 1), *groups]  # the task of the job itself is read in any case
+    found = View.of([("{}", 0 if role.startswith("note") else 5, role) for role in roles], task, told)
+    assert (found.groups, found.compressible) == (groups, compressible)
+
+
+def test_what_stays_is_what_was_not_compressed() -> None:
+    messages = [("{}", 5, role) for role in ["user", *CALLS, "user", *CALLS, "system"]]
+    found = View.of(messages, 4, None)
+    assert found.compressible == [(0, 1), (1, 4), (5, 8)]
+    assert found.kept(5) == [(4, 5), (5, 9)]
+    assert found.kept(8) == [(4, 5), (8, 9)]
+    later = View.of([*messages, ("", 0, "note:summary")], 4, Summary(seq=9, since=8, text="notes", kept=((4, 5),)))
+    assert later.groups == [(4, 5), (8, 9), (9, 10)]

@@ -1,0 +1,155 @@
+"""What becomes of a conversation's rare parts when it is compressed: tasks, guidance, large messages, small windows."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.assemble import LAST_TURN
+from loom_client.job import Job
+from loom_dsl.compression import SECTIONS, write_sections
+from loom_dsl.context import estimate_tokens
+from loom_dsl.events import EventType
+from loom_dsl.messages import legal_order
+from tests.durability.conftest import Opener
+from tests.durability.reading import account, events, of
+from tests.durability.test_compression import (
+    LOOK,
+    LOOKS,
+    NOTES,
+    READER,
+    REFUSED,
+    SMALL,
+    WINDOW,
+    asked,
+    cases,
+    compressing,
+    roles,
+    summaries,
+)
+from tests.durability.test_debug_replay import again, same
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.server
+
+ONE_TOOL = {"tools": ("tests.support.external:look",), "permissions": {"allow": ["look"]}}
+
+
+def texts(messages: list[dict[str, Any]]) -> str:
+    return "\n".join(str(message.get("content")) for message in messages)
+
+
+async def test_whoever_writes_notes_knows_the_task(house: Opener) -> None:
+    opened = await house(LOOKS, cases=cases())
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits=SMALL))
+        await account(opened.loom.store, job)
+    assert all("user: do it" in messages[1]["content"] for messages in asked(opened, notes=True))
+
+
+async def test_the_next_job_of_a_session_still_knows_the_task_of_the_one_before(house: Opener) -> None:
+    opened = await house(LOOKS, cases=cases())
+    agent = opened.agent(limits=SMALL)
+    async with opened.inside():
+        first = await opened.start(agent)
+        session = (await first.result()).session_id
+        second = await opened.loom.start(agent, "and now this", workdir=opened.workdir(first), session=session)
+        await second.result()
+    assert len(await summaries(opened, first)) == 1
+    last = asked(opened)[-1]
+    said = [message["content"] for message in last if message["role"] == "user"]
+    assert said == ["do it", "and now this"]
+
+
+async def test_the_turns_of_another_job_in_the_session_are_not_those_of_this_one(house: Opener) -> None:
+    """Each of them compresses in its first turn what the one before it left."""
+    opened = await house([{"say": "x" * 14_400}], cases=cases(after={"say": "z" * 14_400}))
+    agent = opened.agent(limits={**SMALL, "compress_at": 0.9}, **ONE_TOOL)
+    async with opened.inside():
+        first = await opened.start(agent)
+        session = (await first.result()).session_id
+        for number in range(3):
+            job = await opened.loom.start(agent, f"task {number}", workdir=opened.workdir(first), session=session)
+            assert (await job.result()).status == "completed"
+    assert [(note["job"] == first.id, note["turn"]) for note in await summaries(opened, first)] == [(False, 0)] * 3
+
+
+async def test_the_last_turn_is_still_told_to_be_the_last_after_everything_was_compressed(house: Opener) -> None:
+    opened = await house([LOOK, LOOK, REFUSED], cases=cases())
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits={"max_iterations": 3}))
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+    last = asked(opened)[-1]
+    assert roles(last) == ["system", "system", "user", "system"]
+    assert last[-1]["content"] == LAST_TURN
+    assert LAST_TURN not in texts(asked(opened, notes=True)[-1])
+
+
+async def test_calls_whose_results_do_not_fit_together_are_compressed(house: Opener) -> None:
+    many = {"calls": [{"tool": "look", "args": {"text": f"{n} " + "x" * 3_000}} for n in range(6)]}
+    opened = await house([many], cases=cases())
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits=SMALL))
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+    assert len(asked(opened, notes=True)) > 1
+    assert roles(asked(opened)[-1]) == ["system", "system", "user"]
+    same(await again(opened, job))
+
+
+async def test_a_summary_leaves_room_for_the_conversation(house: Opener) -> None:
+    """Long notes, a long last message of the user's, and a window that the agent's instructions nearly fill."""
+    long = write_sections(dict.fromkeys(SECTIONS, "y" * 2_000))
+    opened = await house([{**LOOK, "before": "1s"}, *LOOKS], cases=cases({"repeat": 100, "say": long}))
+    agent = opened.agent(limits=SMALL, instructions="i" * 8_000, **ONE_TOOL)
+    async with opened.inside():
+        job = await opened.start(agent)
+        await job.inject("use the blue one, please " + "z" * 2_000, by="me")
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+    (note,) = await summaries(opened, job)
+    (event,) = of(await events(job), EventType.COMPRESSION_APPLIED)
+    assert "use the blue one, please" in texts(asked(opened)[-1])
+    assert event["tokens_after"] < event["tokens_before"]
+    assert estimate_tokens(note["text"]) < 1_600
+    assert max(estimate_tokens(json.dumps(messages)) for messages in asked(opened)) < WINDOW
+
+
+async def test_notes_so_far_become_shorter_where_the_model_takes_no_more(house: Opener) -> None:
+    """Its window is smaller than notes of a window as large as the agent's file says."""
+    long = write_sections(dict.fromkeys(SECTIONS, "y" * 1_800))
+    opened = await house(LOOKS, cases=cases({"repeat": 100, "say": long}), window=2_200)
+    async with opened.inside():
+        job = await opened.start(opened.agent(**ONE_TOOL))
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+
+
+async def test_an_abort_reaches_a_compression_and_leaves_no_summary(house: Opener) -> None:
+    opened = await house(LOOKS, cases=cases({"say": NOTES, "hang": True}))
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits=SMALL))
+        await eventually(lambda: compressing(opened, job))
+        await job.abort("enough")
+        told = await account(opened.loom.store, job)
+    assert told.status == "aborted"
+    assert await summaries(opened, job) == []
+    same(await again(opened, job))
+
+
+async def test_an_order_that_an_api_refuses_is_never_sent(house: Opener) -> None:
+    two = {"calls": [{"tool": "look", "args": {"text": f"{n}" + "x" * 500}} for n in range(2)]}
+    reads = {"when": {"contains": READER}, "steps": [two, LOOK, two, LOOK, two, LOOK, two], "otherwise": {"say": "end"}}
+    opened = await house([{"repeat": 20, **two}], cases=[cases()[0], reads])
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits={**SMALL, "compress_at": 0.3}))
+        await inject(job)
+        await account(opened.loom.store, job)
+    assert len(await summaries(opened, job)) > 1
+    assert [problem for messages in asked(opened) for problem in legal_order(messages)] == []
+
+
+async def inject(job: Job) -> None:
+    for number in range(3):
+        await job.inject(f"message {number}", by="me")
