@@ -90,6 +90,16 @@ class Limits(BaseModel):
     alarm_depth: Annotated[Count | None, Field(exclude_if=lambda depth: depth == ALARM_DEPTH)] = ALARM_DEPTH
     """Depth beyond which watchers and the worker's log are warned, once a job; null: never. It ends nothing."""
 
+    @field_validator("compress_at", mode="before")
+    @classmethod
+    def _is_share(cls, value: object) -> object:
+        """Percents, and 0 or false for never, are what people try."""
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1):
+            return value
+        raise ValueError(
+            f"{value!r} is not a share; write a number over 0 and up to 1, such as 0.92, or null for never"
+        )
+
 
 class Agent(BaseModel):
     """An agent's definition. It does not change while a job runs."""

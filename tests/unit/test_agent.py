@@ -113,6 +113,21 @@ def test_permissions_are_also_a_flat_map() -> None:
         ("20,", "'20',", "a.yaml:8:26: L004 `limits.max_iterations`: should be a whole number, not '20'"),
         ("20,", "0,", "a.yaml:8:26: L004 `limits.max_iterations`: should be greater than or equal to 1, not 0"),
         ("20,", "true,", "a.yaml:8:26: L004 `limits.max_iterations`: should be a whole number, not True"),
+        *(
+            (
+                "max_iterations: 20",
+                f"compress_at: {bad}",
+                f"a.yaml:8:23: L004 `limits.compress_at`: {shown} is not a share",
+            )
+            for bad, shown in [
+                ("92", "92"),
+                ("0", "0"),
+                ("false", "False"),
+                ("x", "'x'"),
+                ("-0.5", "-0.5"),
+                (".nan", "'.nan'"),
+            ]
+        ),
         ("glob, read_file", "glob, glob", "a.yaml:6:8: L004 `tools`: 'glob' and 'glob' are both called 'glob'"),
         (
             "read_file,",
