@@ -103,6 +103,30 @@ async def test_the_step_is_the_number_of_assistant_messages_so_a_repeated_call_g
     assert third["choices"][0]["message"]["content"] == "(end of script)"
 
 
+async def test_a_request_over_the_window_is_refused_as_by_a_model_with_that_window() -> None:
+    async with post(FakeModel(script({"say": "one"}, window=200))) as call:
+        short, long = await call(), await call({"role": "user", "content": "x" * 800})
+    assert (short.status_code, long.status_code) == (200, 400)
+    error = long.json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert error["message"].startswith("This model's maximum context length is 200 tokens.")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answer"),
+    [(("rules", "NOTES"), (), "with notes"), (("NOTES",), ("rules",), "with notes"), (("rules",), ("NOTES",), "plain")],
+)
+async def test_a_conversation_is_known_by_all_system_messages_that_come_first(
+    before: tuple[str, ...], after: tuple[str, ...], answer: str
+) -> None:
+    system = [{"role": "system", "content": text} for text in before]
+    later = [{"role": "system", "content": text} for text in after]
+    cases = [{"when": {"contains": "NOTES"}, "steps": [{"say": "with notes"}]}]
+    async with post(FakeModel(script({"say": "plain"}, cases=cases))) as call:
+        said = (await call(*system, USER, *later)).json()
+    assert said["choices"][0]["message"]["content"] == answer
+
+
 async def test_a_repeated_step_numbers_its_calls() -> None:
     told = script({"repeat": 1000, "calls": [{"tool": "read", "args": {"path": "f{n}.txt"}}]})
     history = [message for n in range(500) for message in (assistant(f"c{n}"), tool(f"c{n}"))]
