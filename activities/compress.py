@@ -63,6 +63,8 @@ class Compress:
         view = await self._views.of(call, call.arguments["entries"])
         notes = _Notes(self._runtime, facts, call, view)
         since = await _compressed(view, notes)
+        if since < 0:
+            raise ContextLengthExceeded(f"{call.arguments.get('why', '')} {_NOTHING_LEFT}".strip())
         text = _summary(view, notes, since)
         told = {"before": view.tokens, "after": _tokens_after(view, since, text), **notes.used()}
         return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told))
@@ -156,7 +158,11 @@ def _ignore(text: str) -> None:
 
 
 async def _compressed(view: View, notes: _Notes) -> int:
-    """Compress until it is worthwhile; give the entry from which on everything is kept as it was said."""
+    """Compress until it is worthwhile.
+
+    Returns:
+        The entry from which on everything is kept as it was said; -1: there is nothing to compress.
+    """
     groups = view.compressible
     end = groups[-1][1] if groups else 0
     again = view.summary is not None and view.summary.fresh
@@ -172,8 +178,6 @@ async def _compressed(view: View, notes: _Notes) -> int:
         after = _tokens_after(view, since, _summary(view, notes, since))
         if since == end or after <= compression.WORTHWHILE * view.tokens:
             break
-    if since < 0:
-        raise ContextLengthExceeded(_NOTHING_LEFT)
     return since
 
 
