@@ -197,7 +197,7 @@ class _Replay(Simulation):
         if coming and not coming["overflow"]:
             return {"entries": turn.context, "full": True}
         if turn.answer is not None and not coming:  # a turn that the model has not answered does not tell
-            self._note(f"the context has {turn.context} entries")
+            self._note(f"the session has {turn.context} entries")
         return {"entries": turn.context, "context": {}}
 
     @property

@@ -26,9 +26,9 @@ def test_a_job_is_gone_through_again_without_a_server_or_a_model(house: House, e
     said = house.loom("replay", ended, **nowhere)
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert lines[:3] == ["● turn 1", "│ the context has 1 entries", "│ the model calls glob, read_file"]
+    assert lines[:3] == ["● turn 1", "│ the session has 1 entries", "│ the model calls glob, read_file"]
     assert sorted(lines[3:5]) == ["│ glob: success", "│ read_file: tool_error"]
-    assert lines[5:] == ["● turn 2", "│ the context has 4 entries", "│ the model answers", "✓ the same: completed"]
+    assert lines[5:] == ["● turn 2", "│ the session has 4 entries", "│ the model answers", "✓ the same: completed"]
     assert house.loom("show", ended, "--entries", "--json").out == before
 
 

@@ -52,7 +52,7 @@ async def test_a_job_with_parallel_calls_and_questions_comes_to_the_same(house: 
     assert replayed.status == "completed"
     assert [turn.number for turn in replayed.turns] == [0, 1, 2, 3, 4]
     first = replayed.turns[0].steps
-    assert first[0] == "the context has 1 entries"
+    assert first[0] == "the session has 1 entries"
     assert first[1] == "the model calls look, linger, send, nonesuch, look, put"
     assert {"send asks", "send: approve by me", "send: success", "look: success"} <= set(first)
     assert replayed.turns[-1].steps[-1] == "the model answers"
@@ -204,7 +204,7 @@ async def test_a_job_that_began_with_a_conversation_and_in_a_later_turn_is_repla
     replayed = await again(opened, job)
     same(replayed)
     assert [turn.number for turn in replayed.turns] == [7, 8, 9]
-    assert replayed.turns[0].steps[0] == "the context has 3 entries"
+    assert replayed.turns[0].steps[0] == "the session has 3 entries"
 
 
 async def test_another_agent_shows_where_it_would_have_gone_another_way(house: Opener) -> None:
