@@ -81,8 +81,8 @@ class _Notes:
         self.room = min(self._window, call.arguments.get("room") or self._window)
         """Tokens that there are for the conversation beside the task."""
         replaced = view.tokens_of(view.compressible) + (view.summary.tokens if view.summary else 0)
-        self._most = min(self.room, replaced) // 2
-        """Tokens that all sections may have, so that they are shorter than what they stand for."""
+        self._most = min(self.room // 4, replaced // 2)
+        """Tokens that all sections may have: they are shorter than what they stand for, and leave room."""
         self._task = "" if view.task is None else view.messages[view.task][0]
         self._usage, self._cost = Usage(), 0
         self.sections = compression.summary_sections(view.summary.text) if view.summary else {}
@@ -165,8 +165,8 @@ async def _compressed(view: View, notes: _Notes) -> int:
     """
     groups = view.compressible
     end = groups[-1][1] if groups else 0
-    again = view.summary is not None and view.summary.fresh
-    mosts = [0] if again else [int(compression.KEPT_SHARE * min(view.tokens, notes.room)), 0]
+    again, least = view.summary is not None and view.summary.fresh, _unread(view, notes.room)
+    mosts = [0] if again else [max(int(compression.KEPT_SHARE * min(view.tokens, notes.room)), least), least]
     since = -1
     for most in mosts:
         keep = compression.kept_from(view.sizes, groups, most)
@@ -179,6 +179,15 @@ async def _compressed(view: View, notes: _Notes) -> int:
         if since == end or after <= compression.WORTHWHILE * view.tokens:
             break
     return since
+
+
+def _unread(view: View, room: int) -> int:
+    """Tokens of the latest group, which the model has not read yet; 0 where it is all there is, or leaves no room.
+
+    An agent whose call's result became notes before it could read it would call again, and again.
+    """
+    latest = view.tokens_of(view.compressible[-1:])
+    return 0 if len(view.compressible) < 2 or latest > room // 2 else latest
 
 
 def _summary(view: View, notes: _Notes, since: int) -> str:

@@ -131,6 +131,7 @@ async def test_a_model_that_refuses_every_conversation_fails_the_job_after_two_c
     assert "too long" in result.error.message
     first, second = await summaries(opened, job)
     assert first["since"] < second["since"]
+    assert roles(asked(opened)[-1]) == ["system", "system", "user"]
     assert opened.model.statuses[400] == 3
     same(await again(opened, job))
 

@@ -75,7 +75,8 @@ async def test_the_turns_of_another_job_in_the_session_are_not_those_of_this_one
 
 
 async def test_the_last_turn_is_still_told_to_be_the_last_after_everything_was_compressed(house: Opener) -> None:
-    opened = await house([LOOK, LOOK, REFUSED], cases=cases())
+    reads = {"when": {"contains": READER}, "steps": [{"say": "done"}, REFUSED]}
+    opened = await house([LOOK, LOOK, REFUSED], cases=[cases()[0], reads])
     async with opened.inside():
         job = await opened.start(opened.agent(limits={"max_iterations": 3}))
         told = await account(opened.loom.store, job)
@@ -84,6 +85,16 @@ async def test_the_last_turn_is_still_told_to_be_the_last_after_everything_was_c
     assert roles(last) == ["system", "system", "user", "system"]
     assert last[-1]["content"] == LAST_TURN
     assert LAST_TURN not in texts(asked(opened, notes=True)[-1])
+
+
+async def test_what_the_model_has_not_read_yet_is_not_compressed_where_it_fits(house: Opener) -> None:
+    opened = await house([LOOK, LOOK, {"say": "never"}], cases=cases())
+    limits = {"max_context_tokens": 12_000, "compress_at": 0.01}
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits=limits, **ONE_TOOL))
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+    assert roles(asked(opened)[-1]) == ["system", "system", "user", "assistant", "tool"]
 
 
 async def test_calls_whose_results_do_not_fit_together_are_compressed(house: Opener) -> None:
