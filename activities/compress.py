@@ -60,6 +60,7 @@ class Compress:
         stored = await self._runtime.store.write(lambda tx: _begin(tx, call))
         if stored is not None:
             return stored
+        began = time.monotonic()
         view = await self._views.of(call, call.arguments["entries"])
         notes = _Notes(self._runtime, facts, call, view)
         since = await _compressed(view, notes)
@@ -67,7 +68,7 @@ class Compress:
             raise ContextLengthExceeded(f"{call.arguments.get('why', '')} {_NOTHING_LEFT}".strip())
         text = _summary(view, notes, since)
         told = {"before": view.tokens, "after": _tokens_after(view, since, text), **notes.used()}
-        return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told))
+        return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told, began))
 
 
 class _Notes:
@@ -222,7 +223,9 @@ def _begin(tx: Transaction, call: Call) -> dict[str, Any] | None:
     return {"entries": found.seq + 1, **found.head["told"]}
 
 
-def _finish(tx: Transaction, call: Call, view: View, since: int, text: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def _finish(
+    tx: Transaction, call: Call, view: View, since: int, text: str, told: Mapping[str, Any], began: float
+) -> dict[str, Any]:
     """Store the summary once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if (stored := _begin(tx, call)) is not None:
         return stored
@@ -241,6 +244,8 @@ def _finish(tx: Transaction, call: Call, view: View, since: int, text: str, told
     event = {
         "t": "compression_applied",
         "n": call.turn,
+        "at": round(time.time(), 3),
+        "ms": round((time.monotonic() - began) * 1000),
         "messages_before": len(view.spoken(view.groups)) + (view.summary is not None),
         "messages_after": len(view.spoken(kept)) + 1,
         "tokens_before": told["before"],

@@ -33,7 +33,8 @@ class Level:
         turn_id: Its name.
         parent_turn_id: The turn before it, or the one of another job that it came from.
         depth: How deep it stands.
-        started: When it asked the model, in seconds since 1970; before that, when it was written down that it began.
+        started: When it compressed the conversation or asked the model, in seconds since 1970; before that, when it was
+            written down that it began.
         seconds: From then to the same of the next turn, or to the end of the job.
         model_seconds: What its model calls took that count; None while there is none, and for jobs of releases that
             did not note it.
@@ -93,15 +94,14 @@ class _Reading:
         if level is None:
             return
         match event.type:
-            case EventType.LLM_START if turn not in self._exact:
-                # A turn's beginning is written down in full seconds, its first model call to the millisecond.
-                self._exact.add(turn)
-                level.started = max(level.started, at)
+            case EventType.LLM_START:
+                self._begins(level, at)
             case EventType.LLM_FINISH:
                 if (took := _seconds(event)) is not None:
                     level.model_seconds = (level.model_seconds or 0.0) + took
             case EventType.COMPRESSION_APPLIED:
                 level.compressions.append(event.data)
+                self._begins(level, at - (_seconds(event) or 0.0))
             case EventType.TOOL_RESULT:
                 name, status, code = (str(event.data.get(key) or "") for key in ("tool", "status", "code"))
                 level.tools.append(ToolDone(tool=name, status=status, code=code, seconds=_seconds(event)))
@@ -110,6 +110,12 @@ class _Reading:
                 self._since.setdefault(turn, at)
             case EventType.APPROVAL_DECIDED:
                 self._decided(self._open.pop(str(event.data.get("approval_id")), None), at)
+
+    def _begins(self, level: Level, at: float) -> None:
+        """A turn's beginning is written down in full seconds, what it does first to the millisecond."""
+        if level.turn not in self._exact:
+            self._exact.add(level.turn)
+            level.started = max(level.started, at)
 
     def done(self, end: float) -> list[Level]:
         for turn in list(self._since):

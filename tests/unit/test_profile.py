@@ -60,6 +60,20 @@ def test_a_turn_has_what_its_compressions_left() -> None:
     assert (first.compressions, second.compressions) == ([], [sizes])
 
 
+def test_a_turn_that_compresses_first_begins_with_that() -> None:
+    first, second = levels(
+        begins(0, 10.0),
+        {"t": "llm_start", "n": 0, "at": 10.5},
+        {"t": "llm_finish", "n": 0, "ms": 400, "at": 11.0},
+        begins(1, 11.0),
+        {"t": "compression_applied", "n": 1, "at": 41.5, "ms": 30_000},
+        {"t": "llm_start", "n": 1, "at": 41.75},
+        {"t": "compression_applied", "n": 1, "at": 51.5, "ms": 1_000},
+        end=52.0,
+    )
+    assert (first.seconds, second.started, second.seconds) == (1.0, 11.5, 40.5)
+
+
 def asked(name: str, at: float) -> Raw:
     return {"t": "approval_requested", "n": 0, "approval_id": name, "at": at}
 
