@@ -168,7 +168,7 @@ def is_full(view: View, fixed: int, limits: Limits) -> bool:
         fixed: Tokens of what else the model reads.
         limits: The agent's.
     """
-    if limits.compress_at is None or not can_compress(view, limits) or len(view.compressible) < 2:
+    if limits.compress_at is None or not can_compress(view, limits) or view.paused or len(view.compressible) < 2:
         return False
     least = min(LEAST_GAIN, limits.compress_at / 10) * limits.max_context_tokens
     return fixed + view.tokens >= limits.compress_at * limits.max_context_tokens and (

@@ -13,6 +13,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.context_view import MESSAGE_TOKENS, View, Views
+from activities.interceptor import has_attempts_left, is_final, telling
 from activities.model import used
 from activities.observe import store_events
 from activities.openai_chat import chat_body
@@ -20,8 +21,8 @@ from activities.runtime import Call, JobFacts, Runtime
 from activities.transcript import Transcript
 from loom_dsl import compression
 from loom_dsl.context import cut_to, estimate_tokens
-from loom_dsl.errors import Aborted, ContextLengthExceeded, ModelProtocolError
-from loom_dsl.messages import SUMMARY
+from loom_dsl.errors import Aborted, ContextLengthExceeded, ModelError, ModelProtocolError
+from loom_dsl.messages import NOT_COMPRESSED, SUMMARY
 from loom_dsl.redaction import mask_known
 from loom_dsl.turn import Usage
 from loom_dsl.untrusted import words_of_user
@@ -49,7 +50,7 @@ class Compress:
 
         Returns:
             The end of the entry range, usage and cost of the model's calls, and the conversation's tokens before and
-            after.
+            after; or ``code`` and ``message`` of what it failed with, for what was used counts also then.
 
         Raises:
             ContextLengthExceeded: There is nothing left to compress.
@@ -63,7 +64,13 @@ class Compress:
         began = time.monotonic()
         view = await self._views.of(call, call.arguments["entries"])
         notes = _Notes(self._runtime, facts, call, view)
-        since = await _compressed(view, notes)
+        try:
+            since = await _compressed(view, notes)
+        except ModelError as error:
+            if has_attempts_left() and not is_final(error):
+                raise
+            failed = {"code": error.code, "message": telling(error.message, self._runtime), **notes.used()}
+            return await self._runtime.keep(lambda tx: _give_up(tx, call, failed))
         if since < 0:
             raise ContextLengthExceeded(f"{call.arguments.get('why', '')} {_NOTHING_LEFT}".strip())
         text = _summary(view, notes, since)
@@ -212,7 +219,7 @@ def _tokens_after(view: View, since: int, summary: str) -> int:
 
 
 def _begin(tx: Transaction, call: Call) -> dict[str, Any] | None:
-    """Store the events; give the result if an attempt before this one stored a summary."""
+    """Store the events; give the result if an attempt before this one stored a summary, or that there is none."""
     store_events(tx, call)
     start = call.arguments["entries"]
     found = next(iter(tx.read_entries(call.session, start, start + 1)), None)
@@ -221,6 +228,15 @@ def _begin(tx: Transaction, call: Call) -> dict[str, Any] | None:
     if found.key != call.key:
         raise Aborted("the job has gone on without this compression")
     return {"entries": found.seq + 1, **found.head["told"]}
+
+
+def _give_up(tx: Transaction, call: Call, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Write down once that it failed: what it used is part of the job's usage, and the next turns wait."""
+    if (stored := _begin(tx, call)) is not None:
+        return stored
+    head = {"note": NOT_COMPRESSED, "job": call.job, "turn": call.turn, "told": told}
+    entry = NewEntry(kind="note", head=head, content=str(told["message"]), job=call.job, turn=call.turn)
+    return {"entries": tx.append_entries(call.session, call.key, [entry]).end, **told}
 
 
 def _finish(

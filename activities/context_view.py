@@ -8,13 +8,15 @@ from functools import cached_property
 from activities.runtime import Call, Run, Runtime, remember
 from activities.transcript import NOTE, Message, Transcript
 from loom_dsl.context import estimate_tokens
-from loom_dsl.messages import SUMMARY, legal_groups
+from loom_dsl.messages import NOT_COMPRESSED, SUMMARY, legal_groups
 from loom_store.transaction import Transaction
 
 MESSAGE_TOKENS = 4
 """What a message has beside its text."""
 
 
+PAUSE = 5
+"""Turns after a compression that failed in which none is tried, as long as the latest messages fit."""
 Range = tuple[int, int]
 
 
@@ -51,15 +53,17 @@ class View:
         groups: Ranges of messages that are read, in order; each is read or left out as a whole.
         task: The entry that states the job's task.
         summary: What stands for the messages that are not read, if they were compressed.
+        paused: Whether a compression failed a short time ago, so that another would only fail and cost again.
     """
 
     messages: list[Message]
     groups: list[Range]
     task: int | None
     summary: Summary | None
+    paused: bool = False
 
     @classmethod
-    def of(cls, messages: list[Message], task: int | None, summary: Summary | None) -> "View":
+    def of(cls, messages: list[Message], task: int | None, summary: Summary | None, *, paused: bool = False) -> "View":
         """Say what is read of a session: what no summary stands for, and the task."""
         heads = [{"role": role} for _, _, role in messages]
         since = summary.since if summary else 0
@@ -69,7 +73,7 @@ class View:
             one for one in legal_groups(heads[:since]) if any(start < one[1] and one[0] < end for start, end in old)
         ]
         after = [(since + start, since + end) for start, end in legal_groups(heads[since:])]
-        return cls(messages, before + after, task, summary)
+        return cls(messages, before + after, task, summary, paused)
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -147,7 +151,16 @@ class Views:
             kept = tuple((start, end) for start, end in head["kept"])
             fresh = (head["job"], head["turn"]) == (call.job, call.turn)
             summary = Summary(seq=at, since=head["since"], text=messages[at][0], kept=kept, fresh=fresh)
-        return View.of(messages, await self._task(call, end), summary)
+        return View.of(messages, await self._task(call, end), summary, paused=await self._paused(call, messages, at))
+
+    async def _paused(self, call: Call, messages: list[Message], summary: int | None) -> bool:
+        """Whether this job has failed to compress what is read, not many turns ago."""
+        after = range(len(messages) - 1, -1 if summary is None else summary, -1)
+        at = next((seq for seq in after if messages[seq][2] == NOTE + NOT_COMPRESSED), None)
+        if at is None:
+            return False
+        head = await self._transcript.head(await self._runtime.conversation(call.job), at)
+        return bool(head["job"] == call.job and call.turn - head["turn"] <= PAUSE)
 
     async def _task(self, call: Call, end: int) -> int | None:
         """The entry that states this job's task; it stays in the context however long the session gets."""

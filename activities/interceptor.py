@@ -69,7 +69,7 @@ class _Inbound(ActivityInboundInterceptor):
         try:
             return await self._execute(input)
         except ApplicationError as error:
-            if not error.non_retryable and error.type not in NOT_ITS_FAULT and _has_attempts_left():
+            if not error.non_retryable and error.type not in NOT_ITS_FAULT and has_attempts_left():
                 await self._tell_retry(input, attempt + 1, error)
             raise
 
@@ -159,7 +159,8 @@ class _Inbound(ActivityInboundInterceptor):
         return telling(message, self._runtime)
 
 
-def _has_attempts_left() -> bool:
+def has_attempts_left() -> bool:
+    """Whether the engine would try the activity again if this attempt failed."""
     policy = activity.info().retry_policy
     return policy is not None and (not policy.maximum_attempts or activity.info().attempt < policy.maximum_attempts)
 

@@ -107,6 +107,9 @@ def _answered(call: Call, seconds: float, result: Mapping[str, Any]) -> None:
 
 
 def _compressed(call: Call, seconds: float, result: Mapping[str, Any]) -> None:
+    if "code" in result:
+        tell(call, "the conversation could not be compressed: %s", result["code"])
+        return
     before, after = result["before"], result["after"]
     text = "the conversation was compressed after %.2f s: %d -> %d tokens (%.0f%%)"
     tell(call, text, seconds, before, after, 100 * after / before)

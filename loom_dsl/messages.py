@@ -22,6 +22,8 @@ INJECTED = "injected"
 """Name of the note before a message that was injected: who sent it; no model reads it."""
 SUMMARY = "summary"
 """Name of the note that stands for the part of the conversation before it: what a compression wrote."""
+NOT_COMPRESSED = "not_compressed"
+"""Name of the note of a compression that failed: what it used, and why; no model reads it."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _ENDED = "cancelled: the job was ended before this call had a result."
 CANCELLED = f"{_ENDED} If it had begun, its effect is not known."

@@ -7,7 +7,7 @@ from typing import Any
 from activities.transcript import PRIVATE
 from loom_client.render.text import duration, moment_of
 from loom_dsl.events import decode
-from loom_dsl.messages import SUMMARY
+from loom_dsl.messages import NOT_COMPRESSED, SUMMARY
 from loom_dsl.profile import Level, profile
 from loom_store.rows import from_millis, to_millis
 from loom_store.transaction import Transaction
@@ -128,8 +128,8 @@ def _levels(tx: Transaction, row: Mapping[str, Any]) -> list[Level]:
 
 
 def _usage(head: Mapping[str, Any]) -> Mapping[str, int]:
-    """The tokens of the answer that an entry is, or of the calls for which a summary was written."""
-    kept = head["told"] if head.get("note") == SUMMARY else head.get(PRIVATE)
+    """The tokens of the answer that an entry is, or of the calls for a summary, be there one or not."""
+    kept = head["told"] if head.get("note") in (SUMMARY, NOT_COMPRESSED) else head.get(PRIVATE)
     return (kept or {}).get("usage") or {}
 
 

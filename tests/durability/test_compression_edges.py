@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from activities.assemble import LAST_TURN
+from loom_client.cli.recursion import chain
 from loom_client.job import Job
 from loom_dsl.compression import SECTIONS, write_sections
 from loom_dsl.context import estimate_tokens
+from loom_dsl.errors import ModelProtocolError
 from loom_dsl.events import EventType
 from loom_dsl.messages import legal_order
-from tests.durability.conftest import Opener
+from tests.durability.conftest import USAGE, Opener
 from tests.durability.reading import account, events, of
 from tests.durability.test_compression import (
     LOOK,
@@ -26,6 +28,7 @@ from tests.durability.test_compression import (
     compressing,
     roles,
     summaries,
+    turns,
 )
 from tests.durability.test_debug_replay import again, same
 from tests.support.waiting import eventually
@@ -135,6 +138,23 @@ async def test_notes_so_far_become_shorter_where_the_model_takes_no_more(house: 
         job = await opened.start(opened.agent(**ONE_TOOL))
         told = await account(opened.loom.store, job)
     assert (told.status, told.answer) == ("completed", "done")
+
+
+async def test_a_compression_that_fails_is_paid_for_and_is_not_tried_again_every_turn(house: Opener) -> None:
+    used = {"prompt": 7_000, "completion": 50}
+    opened = await house(LOOKS, cases=cases({"empty": True, "usage": used}))
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits={**SMALL, "max_iterations": 9, "compress_at": 0.4}, **ONE_TOOL))
+        result = await job.result()
+        tokens = await opened.loom.store.read(lambda tx: [turn["usage"] for turn in chain(tx, tx.job(job.id) or {})])
+    (warning,) = of(await events(job), EventType.WARNING)
+    assert warning["code"] == ModelProtocolError.code
+    assert warning["message"].startswith("the conversation could not be compressed: ")
+    assert len(asked(opened, notes=True)) == 3  # the attempts of one turn
+    assert result.usage.prompt_tokens == USAGE["prompt"] * 9 + used["prompt"]
+    assert sum(one["prompt_tokens"] for one in tokens) == result.usage.prompt_tokens
+    assert [state for history in await turns(opened, job) for state in history if state.get("compacted")] == []
+    same(await again(opened, job))
 
 
 async def test_an_abort_reaches_a_compression_and_leaves_no_summary(house: Opener) -> None:
