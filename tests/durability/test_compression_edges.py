@@ -184,3 +184,44 @@ async def test_an_order_that_an_api_refuses_is_never_sent(house: Opener) -> None
 async def inject(job: Job) -> None:
     for number in range(3):
         await job.inject(f"message {number}", by="me")
+
+
+async def test_forks_read_what_was_said_before_a_compression_and_its_summary_after_it(house: Opener) -> None:
+    looks = await house(LOOKS, cases=cases())
+    agent = looks.agent(limits={**SMALL, "max_iterations": 30}, **ONE_TOOL)
+    async with looks.inside():
+        first = await looks.start(agent)
+        (note,) = await summaries(looks, first)
+        early, late = [
+            await looks.loom.fork(first, turn, f"go on from {turn}", workdir=looks.workdir(first))
+            for turn in (1, note["turn"] + 1)
+        ]
+        assert [(await job.result()).status for job in (early, late)] == ["completed"] * 2
+    said = [messages for messages in asked(looks) if "go on from" in texts(messages)]
+    of_early = next(messages for messages in said if "go on from 1" in texts(messages))
+    of_late = next(messages for messages in said if f"go on from {note['turn'] + 1}" in texts(messages))
+    assert roles(of_early) == ["system", "user", "assistant", "tool", "user"]
+    assert [one["content"] for one in of_late if one["role"] == "user"] == ["do it", f"go on from {note['turn'] + 1}"]
+    assert of_late[1]["content"] == note["text"]
+
+
+LOOKING = """
+loom: 1
+kind: graph
+name: looking
+extends: loom.tt
+insert:
+  after_it: {after: assemble, emit: {warning: {code: seen, message: a node of mine}}}
+  before_it: {before: model, emit: {warning: {code: seen, message: another one}}}
+"""
+
+
+async def test_a_graph_that_puts_nodes_around_the_context_compresses_too(house: Opener) -> None:
+    opened = await house(LOOKS, cases=cases())
+    file = opened.folder / "looking.yaml"
+    file.write_text(LOOKING)
+    async with opened.inside():
+        job = await opened.start(opened.agent(limits=SMALL), turn=file)
+        told = await account(opened.loom.store, job)
+    assert (told.status, told.answer) == ("completed", "done")
+    assert len(await summaries(opened, job)) == 1
