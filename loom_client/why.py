@@ -12,8 +12,8 @@ from loom_client.why_facts import Facts, Pending, gather
 from loom_dsl.machine_approvals import HALTED_BY
 from loom_dsl.states import RunState
 
-MODEL, TOOL = "loom.model.call", "loom.tool.execute"
-_KINDS = {MODEL: "model", TOOL: "tool", "loom.approval.announce": "notice"}
+MODEL, TOOL, COMPRESS = "loom.model.call", "loom.tool.execute", "loom.context.compress"
+_KINDS = {MODEL: "model", TOOL: "tool", COMPRESS: "compression", "loom.approval.announce": "notice"}
 MOST_WAITS = 3
 SLOW_STEP = 3.0
 """Seconds after which work that no worker has taken is worth telling; taking it is a matter of milliseconds."""
@@ -150,6 +150,8 @@ def _running(pending: Pending, tools: Sequence[str], now: float) -> str:
         return f"tool {names or 'call'} running {since}{retry}"
     if pending.activity == MODEL:
         return f"the model is answering {since}{retry}"
+    if pending.activity == COMPRESS:
+        return f"the conversation is being compressed {since}{retry}"
     return f"{pending.activity} running {since}{retry}"
 
 

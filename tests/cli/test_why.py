@@ -78,6 +78,10 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         ),
         (facts(pending=[Pending("loom.model.call", 1, 4, NOW - 60)]), f"the model is answering since {SINCE}"),
         (
+            facts(pending=[Pending("loom.context.compress", 2, 3, NOW - 60)]),
+            f"the conversation is being compressed since {SINCE}, attempt 2",
+        ),
+        (
             facts(pending=[Pending("loom.tool.execute", 2, 3, NOW - 60)], tools=["grep", "shell"]),
             f"tool grep, shell running since {SINCE}, attempt 2",
         ),
