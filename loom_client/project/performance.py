@@ -162,7 +162,7 @@ class Performance:
             name: named(name, self._work) for name in (*plain, "loom.function.call", "loom.llm.call") if ":" not in name
         }
         made |= {f"loom.tool.{stage}": named(f"loom.tool.{stage}", self._stage) for stage in STAGES}
-        turn = ("loom.context.assemble", "loom.model.call", "loom.job.result")
+        turn = ("loom.context.assemble", "loom.context.compress", "loom.model.call", "loom.job.result")
         return {**made, **{name: named(name, self._turn) for name in turn}}
 
     async def _work(self, name: str, job: str, envelope: dict[str, Any]) -> Any:
@@ -192,9 +192,10 @@ class Performance:
         given, at = envelope["with"], self.agent_at(job)
         if name == "loom.context.assemble":
             return {"entries": given["entries"], "context": {}}
-        if name == "loom.model.call":
-            await self.turn(at)
-            if self.verdicts[at] != "done":
+        if name in ("loom.model.call", "loom.context.compress"):
+            if name == "loom.model.call":
+                await self.turn(at)
+            if self.verdicts[at] != "done":  # where that is `context_length`, a compression does not help
                 raise ApplicationError(self.answers[at].message, type=self.verdicts[at], non_retryable=True)
             usage = {"prompt_tokens": 1, "completion_tokens": 1}
             return {"entries": given["entries"], "usage": usage, "cost": 0, "calls": []}

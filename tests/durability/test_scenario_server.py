@@ -89,6 +89,7 @@ cases:
   - {name: everything in time}
   - {name: work that is cancelled, results: {waiting: {takes: 61m}}}
   - {name: an agent that fails, results: {writer: {error: model_unavailable}}}
+  - {name: an agent whose conversation is too long, results: {writer: {error: context_length}}}
   - {name: a tool that is refused, decisions: {sent: {choice: reject, after: 10m}}}
   - name: a tool whose arguments are changed
     decisions: {sent: {choice: edit, edited_arguments: {all: []}, after: 10m}}
