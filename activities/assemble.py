@@ -170,10 +170,10 @@ def is_full(view: View, fixed: int, limits: Limits) -> bool:
     """
     if limits.compress_at is None or not can_compress(view, limits) or view.paused or len(view.compressible) < 2:
         return False
-    least = min(LEAST_GAIN, limits.compress_at / 10) * limits.max_context_tokens
-    return fixed + view.tokens >= limits.compress_at * limits.max_context_tokens and (
-        view.tokens_of(view.compressible) >= least
-    )
+    window = limits.max_context_tokens
+    gain = view.tokens_of(view.compressible) - view.unread(window - fixed - view.task_tokens)
+    least = min(LEAST_GAIN, limits.compress_at / 10) * window
+    return gain >= least and fixed + view.tokens >= limits.compress_at * window
 
 
 def last_key(job: str, turn: int) -> str:

@@ -173,7 +173,7 @@ async def _compressed(view: View, notes: _Notes) -> int:
     """
     groups = view.compressible
     end = groups[-1][1] if groups else 0
-    again, least = view.summary is not None and view.summary.fresh, _unread(view, notes.room)
+    again, least = view.summary is not None and view.summary.fresh, view.unread(notes.room)
     mosts = [0] if again else [max(int(compression.KEPT_SHARE * min(view.tokens, notes.room)), least), least]
     since = -1
     for most in mosts:
@@ -187,15 +187,6 @@ async def _compressed(view: View, notes: _Notes) -> int:
         if since == end or after <= compression.WORTHWHILE * view.tokens:
             break
     return since
-
-
-def _unread(view: View, room: int) -> int:
-    """Tokens of the latest group, which the model has not read yet; 0 where it is all there is, or leaves no room.
-
-    An agent whose call's result became notes before it could read it would call again, and again.
-    """
-    latest = view.tokens_of(view.compressible[-1:])
-    return 0 if len(view.compressible) < 2 or latest > room // 2 else latest
 
 
 def _summary(view: View, notes: _Notes, since: int) -> str:

@@ -97,6 +97,18 @@ class View:
         others = [(start, min(stop, end)) for start, stop in self.groups if start < end]
         return [one for one in others if not self._has_task(one) and any(self.sizes[slice(*one)])]
 
+    def unread(self, room: int) -> int:
+        """Tokens of the latest group, which the model has not read yet; 0 where it is all there is, or leaves no room.
+
+        It stays as it was said. An agent whose call's result became notes before it could read it would call again, and
+        again.
+
+        Args:
+            room: Tokens that there are for the conversation beside the task.
+        """
+        latest = self.tokens_of(self.compressible[-1:])
+        return 0 if len(self.compressible) < 2 or latest > room // 2 else latest
+
     def kept(self, since: int) -> list[Range]:
         """Say what is read where what can be compressed is, up to an entry."""
         gone = {start for start, _ in self.compressible if start < since}

@@ -160,10 +160,21 @@ def view(sizes: list[int], summary: Summary | None = None) -> View:
         ([10, 40, 40], 0, {"compress_at": 0.01}, True),
         ([10, 2_000], 0, {}, False),
         ([10, 2_000, 0], 0, {}, False),
-        ([10, 25, 24], 990, {}, False),
-        ([10, 25, 25], 990, {}, True),
+        ([10, 49, 400], 100, {"compress_at": 0.5}, False),
+        ([10, 50, 400], 100, {"compress_at": 0.5}, True),
+        ([10, 49, 500], 100, {"compress_at": 0.5}, True),
     ],
-    ids=["below", "above", "off", "at once", "one message", "one message and a note", "little to gain", "some"],
+    ids=[
+        "below",
+        "above",
+        "off",
+        "at once",
+        "one message",
+        "one message and a note",
+        "little to gain",
+        "some",
+        "no room",
+    ],
 )
 def test_a_conversation_is_full_at_a_share_of_the_window(
     sizes: list[int], fixed: int, limits: dict[str, float | None], expected: bool
