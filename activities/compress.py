@@ -225,7 +225,8 @@ def _give_up(tx: Transaction, call: Call, told: Mapping[str, Any]) -> dict[str, 
     """Write down once that it failed: what it used is part of the job's usage, and the next turns wait."""
     if (stored := _begin(tx, call)) is not None:
         return stored
-    head = {"note": NOT_COMPRESSED, "job": call.job, "turn": call.turn, "told": told}
+    overflow = call.arguments["overflow"]
+    head = {"note": NOT_COMPRESSED, "job": call.job, "turn": call.turn, "overflow": overflow, "told": told}
     entry = NewEntry(kind="note", head=head, content=str(told["message"]), job=call.job, turn=call.turn)
     return {"entries": tx.append_entries(call.session, call.key, [entry]).end, **told}
 

@@ -7,7 +7,7 @@ from activities.transcript import PRIVATE
 from loom_client.graph_job import is_graph
 from loom_dsl.errors import UserError
 from loom_dsl.events import EventType
-from loom_dsl.messages import SUMMARY
+from loom_dsl.messages import NOT_COMPRESSED, SUMMARY
 from loom_dsl.plan import Plan
 from loom_dsl.record import TOLD, Question, Record, TurnRecord
 from loom_dsl.turn import TurnState
@@ -98,10 +98,9 @@ def _take_entry(turn: TurnRecord, entry: Entry, injected: str) -> None:
         # An id of Loom's own cannot be sent.
         name = entry.key.removeprefix(injected).replace("~", "recorded-")
         turn.injected.append({"id": name, "text": "as it was recorded"})
-    elif entry.head.get("note") == SUMMARY:
-        told = entry.head["told"]
-        given = {"entries": entry.seq + 1, "usage": told["usage"], "cost": told["cost"]}
-        turn.compressions.append({**given, "overflow": entry.head["overflow"]})
+    elif entry.head.get("note") in (SUMMARY, NOT_COMPRESSED):
+        gave = {"entries": entry.seq + 1, **entry.head["told"]}
+        turn.compressions.append({"overflow": entry.head["overflow"], "gave": gave})
     elif "usage" in (kept := entry.head.get(PRIVATE) or {}):  # not an answer that the job was given as its input
         calls = [
             {"id": call["id"], "name": call["function"]["name"], "e": entry.seq, "i": index, **TRAITS}

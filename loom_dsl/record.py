@@ -60,8 +60,7 @@ class TurnRecord:
         questions: What was asked about calls, by their ids.
         injected: Messages that the turn took: ``{"id", "text", "by"}``.
         asked: Whether the model was asked.
-        compressions: What compressions gave, in order: ``entries``, ``usage``, ``cost``, and ``overflow``: whether the
-            model had refused the conversation.
+        compressions: In order: what each ``gave``, and ``overflow``: whether the model had refused the conversation.
         events: What the machine told.
     """
 

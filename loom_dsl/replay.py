@@ -195,7 +195,8 @@ class _Replay(Simulation):
             raise failure
         coming = self._coming
         if coming and not coming["overflow"]:
-            return {"entries": turn.context, "full": True}
+            # Where the compression failed, the model was asked with what fits, if anything did.
+            return {"entries": turn.context, "full": True, **({"context": {}} if turn.asked else {})}
         if turn.answer is not None and not coming:  # a turn that the model has not answered does not tell
             self._note(f"the session has {turn.context} entries")
         return {"entries": turn.context, "context": {}}
@@ -211,8 +212,10 @@ class _Replay(Simulation):
         if coming is None:
             raise Recorded("context_length", "there is no compression in the record")
         self._compressed[self._number] += 1
-        self._note("the conversation is compressed")
-        return {name: coming[name] for name in ("entries", "usage", "cost")}
+        gave: dict[str, Any] = coming["gave"]
+        failed = f"cannot be compressed: {gave['code']}" if "code" in gave else "is compressed"
+        self._note(f"the conversation {failed}")
+        return gave
 
     def _model(self, command: RunActivity) -> dict[str, Any]:
         turn = self._turn

@@ -10,7 +10,7 @@ from loom_client.cli.recursion import chain
 from loom_client.job import Job
 from loom_dsl.compression import SECTIONS, write_sections
 from loom_dsl.context import estimate_tokens
-from loom_dsl.errors import ModelProtocolError
+from loom_dsl.errors import ModelProtocolError, ModelRequestRefused
 from loom_dsl.events import EventType
 from loom_dsl.messages import legal_order
 from tests.durability.conftest import USAGE, Opener
@@ -154,6 +154,18 @@ async def test_a_compression_that_fails_is_paid_for_and_is_not_tried_again_every
     assert result.usage.prompt_tokens == USAGE["prompt"] * 9 + used["prompt"]
     assert sum(one["prompt_tokens"] for one in tokens) == result.usage.prompt_tokens
     assert [state for history in await turns(opened, job) for state in history if state.get("compacted")] == []
+    same(await again(opened, job))
+
+
+async def test_a_job_whose_refused_conversation_cannot_be_compressed_ends_with_the_reason(house: Opener) -> None:
+    opened = await house([LOOK, LOOK, REFUSED], cases=cases({"fail": {"status": 401, "message": "no such key"}}))
+    async with opened.inside():
+        job = await opened.start()
+        result = await job.result()
+    assert result.error is not None
+    assert (result.status, result.error.code) == ("failed", ModelRequestRefused.code)
+    assert "no such key" in result.error.message
+    assert result.usage.prompt_tokens == USAGE["prompt"] * 2
     same(await again(opened, job))
 
 
