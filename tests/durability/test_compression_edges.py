@@ -7,7 +7,6 @@ import pytest
 
 from activities.assemble import LAST_TURN
 from loom_client.cli.recursion import chain
-from loom_client.job import Job
 from loom_dsl.compression import SECTIONS, write_sections
 from loom_dsl.context import estimate_tokens
 from loom_dsl.errors import ModelProtocolError, ModelRequestRefused
@@ -36,6 +35,8 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.server
 
 ONE_TOOL = {"tools": ("tests.support.external:look",), "permissions": {"allow": ["look"]}}
+PUT = {"calls": [{"tool": "put", "args": {"text": "a"}}]}
+"""What takes as long as the test wants."""
 
 
 def texts(messages: list[dict[str, Any]]) -> str:
@@ -115,11 +116,13 @@ async def test_calls_whose_results_do_not_fit_together_are_compressed(house: Ope
 async def test_a_summary_leaves_room_for_the_conversation(house: Opener) -> None:
     """Long notes, a long last message of the user's, and a window that the agent's instructions nearly fill."""
     long = write_sections(dict.fromkeys(SECTIONS, "y" * 2_000))
-    opened = await house([{**LOOK, "before": "1s"}, *LOOKS], cases=cases({"repeat": 100, "say": long}))
-    agent = opened.agent(limits=SMALL, instructions="i" * 8_000, **ONE_TOOL)
+    opened = await house([PUT, *LOOKS], cases=cases({"repeat": 100, "say": long}))
+    two_tools = {"tools": tuple(f"tests.support.external:{name}" for name in ("look", "put"))}
+    agent = opened.agent(limits=SMALL, instructions="i" * 8_000, **two_tools)
     async with opened.inside():
-        job = await opened.start(agent)
+        job = await opened.start(agent, hold=True)
         await job.inject("use the blue one, please " + "z" * 2_000, by="me")
+        opened.release(job)
         told = await account(opened.loom.store, job)
     assert (told.status, told.answer) == ("completed", "done")
     (note,) = await summaries(opened, job)
@@ -184,18 +187,15 @@ async def test_an_abort_reaches_a_compression_and_leaves_no_summary(house: Opene
 async def test_an_order_that_an_api_refuses_is_never_sent(house: Opener) -> None:
     two = {"calls": [{"tool": "look", "args": {"text": f"{n}" + "x" * 500}} for n in range(2)]}
     reads = {"when": {"contains": READER}, "steps": [two, LOOK, two, LOOK, two, LOOK, two], "otherwise": {"say": "end"}}
-    opened = await house([{"repeat": 20, **two}], cases=[cases()[0], reads])
+    opened = await house([PUT, {"repeat": 20, **two}], cases=[cases()[0], reads])
     async with opened.inside():
-        job = await opened.start(opened.agent(limits={**SMALL, "compress_at": 0.3}))
-        await inject(job)
+        job = await opened.start(opened.agent(limits={**SMALL, "compress_at": 0.3}), hold=True)
+        for number in range(3):
+            await job.inject(f"message {number}", by="me")
+        opened.release(job)
         await account(opened.loom.store, job)
     assert len(await summaries(opened, job)) > 1
     assert [problem for messages in asked(opened) for problem in legal_order(messages)] == []
-
-
-async def inject(job: Job) -> None:
-    for number in range(3):
-        await job.inject(f"message {number}", by="me")
 
 
 async def test_forks_read_what_was_said_before_a_compression_and_its_summary_after_it(house: Opener) -> None:
