@@ -5,29 +5,21 @@ computed anew, by this release's machine and whatever plan is given, and held ag
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from loom_dsl.commands import RunActivity, TimerFired
 from loom_dsl.decisions import DECISION
-from loom_dsl.errors import LoomError, PermissionDenied, PlanError
-from loom_dsl.machine_state import WAITING, MachineState
+from loom_dsl.errors import PlanError
+from loom_dsl.machine_state import WAITING
 from loom_dsl.plan import Plan
-from loom_dsl.record import OF_ABORT, Record, Replayed, ReplayedTurn, TurnRecord, told_lines
-from loom_dsl.simulate import Simulation
+from loom_dsl.record import OF_ABORT, Record, Replayed, ReplayedTurn, told_lines
+from loom_dsl.replay_recorded import FromRecord
 from loom_dsl.steering import CONTROL
 
 MOST_STEPS = 1_000_000
 EDITED = {"edited": True}
 """Stands for arguments that an approver wrote: a replay runs nothing with them."""
-
-
-class Recorded(LoomError):
-    """An activity had failed with this."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code  # type: ignore[misc]
 
 
 def replay(record: Record, plan: Plan) -> Replayed:
@@ -44,19 +36,16 @@ def replay(record: Record, plan: Plan) -> Replayed:
     return replayed
 
 
-class _Replay(Simulation):
-    """The machine in memory, with the record in place of activities and people."""
+class _Replay(FromRecord):
+    """The same machine, with the record in place of people, too."""
 
     def __init__(self, record: Record, plan: Plan, *, sooner: bool = False) -> None:
-        self._record, self._sooner = record, sooner
-        self._notes: dict[int, list[str]] = defaultdict(list)
+        self._sooner = sooner
         self._sent: set[str] = set()
-        self._compressed: dict[int, int] = defaultdict(int)
-        """By turn: how many of its compressions were done again."""
         self._stopped = ""
         self._is_recordable = True
         """Whether that which it stopped for is in other records."""
-        super().__init__(plan, MachineState(turn=record.first), self._recorded(), job=record.job)
+        super().__init__(record, plan)
 
     def play(self) -> Replayed:
         """Go on until the job is over, or the record."""
@@ -166,102 +155,6 @@ class _Replay(Simulation):
             return True
         return False
 
-    # -- in place of activities ----------------------------------------------------------------------
-
-    def _recorded(self) -> dict[str, Callable[[Any], Any]]:
-        return {
-            "loom.context.assemble": self._assemble,
-            "loom.context.compress": self._compress,
-            "loom.model.call": self._model,
-            "loom.tool.discover": lambda command: {"ok": True},
-            "loom.tool.validate": lambda command: {"ok": True, "arguments": {}},
-            "loom.tool.authorize": self._authorize,
-            "loom.tool.check_cancel": lambda command: {"ok": True},
-            "loom.tool.execute": lambda command: {"ok": True},
-            "loom.tool.format": self._format,
-            "loom.turn.feedback": lambda command: {"entries": self._turn.end if self._turn else 0},
-            "loom.job.result": self._result,
-            "loom.effects.undo": lambda command: {},
-            "loom.signal.time": lambda command: {"sent": None},
-            "loom.events.flush": lambda command: None,
-            "loom.approval.announce": lambda command: None,
-        }
-
-    def _assemble(self, command: RunActivity) -> dict[str, Any]:
-        turn = self._turn
-        assert turn is not None
-        if not turn.asked and (failure := self._failure()):
-            self._note(f"the context cannot be built: {failure.code}")
-            raise failure
-        coming = self._coming
-        if coming and not coming["overflow"]:
-            # Where the compression failed, the model was asked with what fits, if anything did.
-            return {"entries": turn.context, "full": True, **({"context": {}} if turn.asked else {})}
-        if turn.answer is not None and not coming:  # a turn that the model has not answered does not tell
-            self._note(f"the session has {turn.context} entries")
-        return {"entries": turn.context, "context": {}}
-
-    @property
-    def _coming(self) -> dict[str, Any] | None:
-        """The next compression of this turn that was recorded."""
-        turn, done = self._turn, self._compressed[self._number]
-        return turn.compressions[done] if turn and done < len(turn.compressions) else None
-
-    def _compress(self, command: RunActivity) -> dict[str, Any]:
-        coming = self._coming
-        if coming is None:
-            raise Recorded("context_length", "there is no compression in the record")
-        self._compressed[self._number] += 1
-        gave: dict[str, Any] = coming["gave"]
-        failed = f"cannot be compressed: {gave['code']}" if "code" in gave else "is compressed"
-        self._note(f"the conversation {failed}")
-        return gave
-
-    def _model(self, command: RunActivity) -> dict[str, Any]:
-        turn = self._turn
-        assert turn is not None
-        if self._coming:
-            self._note("the model says that the conversation is too long")
-            raise Recorded("context_length", "the conversation was too long for the model")
-        if turn.answer is None:
-            failure = self._failure()
-            assert failure is not None
-            self._note(f"the model fails: {failure.code}")
-            raise failure
-        names = ", ".join(call["name"] for call in turn.answer["calls"])
-        self._note(f"the model calls {names}" if names else "the model answers")
-        return turn.answer
-
-    def _authorize(self, command: RunActivity) -> dict[str, Any]:
-        turn, call = self._turn, command.arguments["call"]
-        assert turn is not None
-        asked = turn.questions.get(call["id"])
-        if asked is not None and not command.arguments["approved"]:
-            self._note(f"{call['name']} asks")
-            expired = asked.decision.get("choice") == "expired"
-            rule = "allow" if asked.decision.get("allowed") else "deny"
-            policy = {"expires": 1.0 if expired else None, "on_expiry": rule if expired else "deny"}
-            # Whether the decision was signed has been looked at then, and so has who may decide.
-            request = {name: value for name, value in asked.request.items() if name != "signed"}
-            return {"decision": "ask", "request": request, "policy": policy}
-        if asked is None and turn.results.get(call["id"], {}).get("code") == PermissionDenied.code:
-            return {"decision": "deny", "ok": False, "code": PermissionDenied.code, "message": "denied"}
-        return {"decision": "allow"}
-
-    def _format(self, command: RunActivity) -> dict[str, Any]:
-        turn, call = self._turn, command.arguments["call"]
-        assert turn is not None
-        result = turn.results[call["id"]]
-        self._note(f"{call['name']}: {result['code'] or result['status']}")
-        return result
-
-    def _result(self, command: RunActivity) -> dict[str, Any]:
-        given, record = command.arguments, self._record
-        code = given.get("code")
-        error = {"code": code, "message": given.get("message") or record.message} if code else None
-        result = {"status": given["status"], "answer": "", **({"error": error} if error else {})}
-        return {"result": result, "content": record.content, "error": error}
-
     # -- what came of it -----------------------------------------------------------------------------
 
     def _told(self) -> Replayed:
@@ -300,25 +193,6 @@ class _Replay(Simulation):
             return "stopped", ""
         result = outcome.result if isinstance(outcome.result, dict) else {}
         return str(result.get("status", "completed")), str((result.get("error") or {}).get("code", ""))
-
-    def _failure(self) -> Recorded | None:
-        """What the job's last turn broke with."""
-        record = self._record
-        last = record.turns and self._number == max(record.turns)
-        return Recorded(record.code, record.message) if last and record.status == "failed" and record.code else None
-
-    @property
-    def _number(self) -> int:
-        turn = self.machine.state.turn
-        assert turn is not None
-        return turn.turn_counter
-
-    @property
-    def _turn(self) -> TurnRecord | None:
-        return self._record.turns.get(self._number)
-
-    def _note(self, text: str) -> None:
-        self._notes[self._number].append(text)
 
 
 def _decision(name: str, decided: Mapping[str, Any]) -> dict[str, Any]:
