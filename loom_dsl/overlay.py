@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_dsl.plan import Plan
-from loom_dsl.sketch import runs
+from loom_dsl.sketch import counted_visits, runs
 
 _PART = re.compile(r"([^/#\[\]]+)(?:#\d+)?(?:\[\d+\])?")
 
@@ -26,8 +26,8 @@ class Overlay:
 
     def words(self, graph: str, node: str) -> list[str]:
         """Say what is known about a node, such as ``["3 visits", "1 running"]``."""
-        visits = self.visits.get(graph, {}).get(node, 0)
-        found = [f"{visits} {'visit' if visits == 1 else 'visits'}"] if visits else []
+        count = self.visits.get(graph, {}).get(node, 0)
+        found = [counted_visits(count)] if count else []
         return found + [f"{count} {word}" for word, count in self.tokens.get(graph, {}).get(node, {}).items()]
 
     def holds(self, graph: str, node: str) -> bool:

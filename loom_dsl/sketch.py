@@ -54,7 +54,8 @@ def edges_of(key: str, node: Node) -> Iterator[Line]:
     if node.deadline is not None and node.deadline.to is not None:
         yield Line(key, node.deadline.to, f"after {_span(node.deadline.after)}", dashed=True)
     if node.exhausted is not None:
-        yield Line(key, node.exhausted, f"after {node.max_visits or 'all'} visits", dashed=True)
+        most = counted_visits(node.max_visits) if node.max_visits else "all visits"
+        yield Line(key, node.exhausted, f"after {most}", dashed=True)
 
 
 def _result_edges(key: str, node: Node) -> Iterator[Line]:
@@ -74,9 +75,14 @@ def about(node: Node) -> str:
     return flat(words(node)) if words else ""
 
 
+def counted_visits(count: int) -> str:
+    """Say how many visits of a node."""
+    return f"{count} {'visit' if count == 1 else 'visits'}"
+
+
 def notes(node: Node) -> list[str]:
     """Say what else holds for a node: how often, under which lock, when, and how much of a map."""
-    found = [f"at most {node.max_visits} visits"] if node.max_visits is not None else []
+    found = [f"at most {counted_visits(node.max_visits)}"] if node.max_visits is not None else []
     found += [f"mutex {node.mutex}"] if node.mutex is not None else []
     found += [f"only while {flat(node.only_while)}"] if node.only_while is not None else []
     if isinstance(node, Map):
