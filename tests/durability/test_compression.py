@@ -199,10 +199,12 @@ async def test_a_section_that_is_too_long_is_compressed_again(house: Opener) -> 
 
 
 async def test_what_the_user_said_last_stays_as_it_was_said(house: Opener) -> None:
-    opened = await house([LOOK, {**LOOK, "before": "1s"}, *LOOKS], cases=cases())
+    put = {"calls": [{"tool": "put", "args": {"text": "x"}}]}
+    opened = await house([put, *LOOKS], cases=cases())
     async with opened.inside():
-        job = await opened.start(opened.agent(limits=SMALL))
+        job = await opened.start(opened.agent(limits=SMALL), hold=True)
         await job.inject("use the blue one, please", by="me")
+        opened.release(job)
         await account(opened.loom.store, job)
     assert await summaries(opened, job)
     assert "use the blue one, please" in "".join(str(message["content"]) for message in asked(opened)[-1])
