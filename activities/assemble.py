@@ -73,17 +73,19 @@ class Assemble:
         view = await self._views.of(call, end)
         fixed = estimate_tokens(system) + self._tool_tokens(facts.agent, catalogue)
         limits, room = facts.agent.limits, facts.agent.limits.max_context_tokens - fixed
-        full = {"full": True, "room": max(room - view.task_tokens, 0)}
         summary = {"summary": view.summary.seq} if view.summary else {}
         budget = room - (view.summary.tokens if view.summary else 0)
+        given: dict[str, Any] = {"entries": end}
         try:
             ranges = select_messages(view.sizes, budget, view.groups, view.task)
         except ContextLengthExceeded:
             if not can_compress(view, limits):
                 raise
-            return {"entries": end, **full}
-        given = {"entries": end, "context": {"system": name, "ranges": ranges, **summary, **more}}
-        return {**given, **full} if is_full(view, fixed, limits) else given
+        else:
+            given["context"] = {"system": name, "ranges": ranges, **summary, **more}
+            if not is_full(view, fixed, limits):
+                return given
+        return {**given, "full": True, "room": max(room - view.task_tokens, 0)}
 
     def _new_entries(self, call: Call) -> list[_New]:
         new = [
@@ -168,12 +170,13 @@ def is_full(view: View, fixed: int, limits: Limits) -> bool:
         fixed: Tokens of what else the model reads.
         limits: The agent's.
     """
-    if limits.compress_at is None or not can_compress(view, limits) or view.paused or len(view.compressible) < 2:
-        return False
     window = limits.max_context_tokens
+    if limits.compress_at is None or fixed + view.tokens < limits.compress_at * window:
+        return False
+    if not can_compress(view, limits) or view.paused or len(view.compressible) < 2:
+        return False
     gain = view.tokens_of(view.compressible) - view.unread(window - fixed - view.task_tokens)
-    least = min(LEAST_GAIN, limits.compress_at / 10) * window
-    return gain >= least and fixed + view.tokens >= limits.compress_at * window
+    return gain >= min(LEAST_GAIN, limits.compress_at / 10) * window
 
 
 def last_key(job: str, turn: int) -> str:

@@ -13,11 +13,10 @@ from loom_store.transaction import Transaction
 
 MESSAGE_TOKENS = 4
 """What a message has beside its text."""
-
-
 PAUSE = 5
 """Turns after a compression that failed in which none is tried, as long as the latest messages fit."""
 Range = tuple[int, int]
+"""Start and end of some entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,20 +92,25 @@ async def test_the_turn_after_a_compression_knows_of_it(house: Opener) -> None:
     first, *more = await summaries(opened, job)
     assert more  # it fills again, and the notes so far are what the next ones begin with
     assert all(f"{name} of the work" in asked(opened, notes=True)[-1][1]["content"] for name in SECTIONS)
-    states = [state for history in await turns(opened, job) for state in history]
-    assert [state["turn_counter"] for state in states if state.get("compacted")] == [
-        note["turn"] + 1 for note in (first, *more)
+    assert await compacted(opened, job) == [note["turn"] + 1 for note in (first, *more)]
+
+
+async def compacted(house: House, job: Job) -> list[int]:
+    """The numbers of the turns whose state says that the one before compressed the conversation."""
+    begun = [history.events[0] for history in await histories(house.loom.client, job.id)]
+    inputs = [
+        json.loads(event.workflow_execution_started_event_attributes.input.payloads[0].data) for event in begun[1:]
     ]
+    states = [given["state"]["turn"] for given in inputs]
+    return [state["turn_counter"] for state in states if state.get("compacted")]
 
 
-async def turns(house: House, job: Job) -> list[list[dict[str, Any]]]:
-    """The turn states that the runs of a job began with."""
-    found = []
-    for history in await histories(house.loom.client, job.id):
-        started = history.events[0].workflow_execution_started_event_attributes
-        data = json.loads(started.input.payloads[0].data)
-        found.append([data["state"]["turn"]] if "state" in data else [])
-    return found
+async def refusal(job: Job) -> str:
+    """Wait until a job has failed since its model takes no more; what it says."""
+    result = await job.result()
+    assert result.error is not None
+    assert result.error.code == ContextLengthExceeded.code
+    return result.error.message
 
 
 async def test_a_model_that_refuses_a_conversation_is_asked_again_after_it_was_compressed(house: Opener) -> None:
@@ -125,10 +130,7 @@ async def test_a_model_that_refuses_every_conversation_fails_the_job_after_two_c
     opened = await house([glance, REFUSED], cases=cases(after=REFUSED))
     async with opened.inside():
         job = await opened.start()
-        result = await job.result()
-    assert result.error is not None
-    assert result.error.code == ContextLengthExceeded.code
-    assert "too long" in result.error.message
+        assert "too long" in await refusal(job)
     first, second = await summaries(opened, job)
     assert first["since"] < second["since"]
     assert roles(asked(opened)[-1]) == ["system", "system", "user"]
@@ -140,9 +142,7 @@ async def test_without_compression_a_model_that_refuses_fails_the_job_at_once(ho
     opened = await house([LOOK, LOOK, REFUSED], cases=cases())
     async with opened.inside():
         job = await opened.start(opened.agent(limits={"compress_at": None}))
-        result = await job.result()
-    assert result.error is not None
-    assert result.error.code == ContextLengthExceeded.code
+        assert await refusal(job)
     assert await summaries(opened, job) == []
 
 
@@ -150,10 +150,7 @@ async def test_a_task_that_is_too_long_is_told_as_such(house: Opener) -> None:
     opened = await house([REFUSED], cases=cases())
     async with opened.inside():
         job = await opened.start()
-        result = await job.result()
-    assert result.error is not None
-    assert result.error.code == ContextLengthExceeded.code
-    assert "nothing left to compress" in result.error.message
+        assert "nothing left to compress" in await refusal(job)
     assert asked(opened, notes=True) == []
 
 

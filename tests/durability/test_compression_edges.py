@@ -24,10 +24,10 @@ from tests.durability.test_compression import (
     WINDOW,
     asked,
     cases,
+    compacted,
     compressing,
     roles,
     summaries,
-    turns,
 )
 from tests.durability.test_debug_replay import again, same
 from tests.support.waiting import eventually
@@ -156,7 +156,7 @@ async def test_a_compression_that_fails_is_paid_for_and_is_not_tried_again_every
     assert len(asked(opened, notes=True)) == 3  # the attempts of one turn
     assert result.usage.prompt_tokens == USAGE["prompt"] * 9 + used["prompt"]
     assert sum(one["prompt_tokens"] for one in tokens) == result.usage.prompt_tokens
-    assert [state for history in await turns(opened, job) for state in history if state.get("compacted")] == []
+    assert await compacted(opened, job) == []
     same(await again(opened, job))
 
 
