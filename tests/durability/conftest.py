@@ -61,6 +61,10 @@ class House:
         self.workdirs[job.id] = workdir
         return job
 
+    def named(self, name: str) -> str:
+        """An id for a job, which no other test's on the same server has, nor this one's at a second try."""
+        return f"{name}-{self.settings.task_queue}"
+
     def workdir(self, job: Job) -> Path:
         """Where a job works."""
         return self.workdirs[job.id]

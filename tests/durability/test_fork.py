@@ -98,21 +98,21 @@ async def test_nothing_of_the_conversation_is_copied_and_a_prune_of_the_parent_l
     async with opened.inside():
         parent = await ended(opened)
         before = await rows(store)
-        fork = await forked(opened, parent, 3, "And now?", job="kept")
+        fork = await forked(opened, parent, 3, "And now?", job=opened.named("kept"))
         await account(store, fork)
         after = await rows(store)
         assert after["entries"] == before["entries"] + 2, "its message and an answer"
         assert after["blobs"] == before["blobs"] + 1, "its message; the answer was given before"
-        said = await transcript(store, "s-kept")
-        await store.write(lambda tx: tx.update_job("kept", ended_at=datetime.now(UTC) + timedelta(days=3)))
+        said = await transcript(store, f"s-{fork.id}")
+        await store.write(lambda tx: tx.update_job(fork.id, ended_at=datetime.now(UTC) + timedelta(days=3)))
         pruned = await store.write(lambda tx: tx.prune(datetime.now(UTC) + timedelta(days=1)))
         assert (pruned.jobs, pruned.sessions) == (1, 0)
         with pytest.raises(NotFoundError, match="there is no job"):
             await opened.loom.fork(parent.id, 1)
-        assert await transcript(store, "s-kept") == said
-        second = await forked(opened, fork, 2, job="second")
+        assert await transcript(store, f"s-{fork.id}") == said
+        second = await forked(opened, fork, 2, job=opened.named("second"))
         told = await account(store, second)
-    point = await store.read(lambda tx: tx.fork_point("second"))
+    point = await store.read(lambda tx: tx.fork_point(second.id))
     assert point is not None
     assert (point.job, point.turn, point.earlier) == (parent.id, 2, None), "the turn is that of the first job"
     assert told.messages[:5] == said[:5]
@@ -218,19 +218,19 @@ async def test_the_same_id_is_the_same_fork_and_no_other(house: Opener) -> None:
         parent = await ended(opened)
         (opened.workdir(parent) / "hold").touch()
         for _ in range(2):
-            fork = await forked(opened, parent, 2, job="once")
+            fork = await forked(opened, parent, 2, job=opened.named("once"))
         with pytest.raises(JobExists, match=f"was forked from {parent.id} at turn 2; take another id"):
-            await opened.loom.fork(parent, 1, job="once")
+            await opened.loom.fork(parent, 1, job=opened.named("once"))
         with pytest.raises(JobExists, match="another task"):
-            await opened.loom.fork(parent, 2, "Something else", job="once")
+            await opened.loom.fork(parent, 2, "Something else", job=opened.named("once"))
         with pytest.raises(JobExists, match="was forked from"):
-            await opened.loom.start(opened.agent(), "do it", job="once", workdir=opened.workdir(parent))
+            await opened.loom.start(opened.agent(), "do it", job=opened.named("once"), workdir=opened.workdir(parent))
         with pytest.raises(JobExists, match="was not forked"):
             await opened.loom.fork(parent, 1, job=parent.id)
         opened.release(parent)
         await account(opened.loom.store, fork)
         with pytest.raises(ConflictError, match="has ended"):
-            await opened.loom.fork(parent, 2, job="once")
+            await opened.loom.fork(parent, 2, job=opened.named("once"))
     assert keys(opened, fork) == ["2"]
 
 

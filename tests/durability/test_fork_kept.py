@@ -30,17 +30,18 @@ async def test_the_agent_is_the_one_of_then_unless_another_is_given(house: Opene
     async with opened.inside():
         parent = await ended(opened)
         await store.write(lambda tx: tx.mark(parent.id, "policy", tx.put_blob(b"loom: 1\nkind: policy\n")))
-        same = await forked(opened, parent, 1, job="same")
+        same = await forked(opened, parent, 1, job=opened.named("same"))
         asking = opened.agent(permissions={"ask": ["put"]})
-        other = await forked(opened, parent, 1, job="other", agent=asking)
-        cheaper = await forked(opened, parent, 1, job="cheaper", model="cheaper")
+        other = await forked(opened, parent, 1, job=opened.named("other"), agent=asking)
+        cheaper = await forked(opened, parent, 1, job=opened.named("cheaper"), model="cheaper")
         await opened.approval(other)
         await other.abort(by="me")
         for job in (same, other, cheaper):
             await account(store, job)
-    assert await plan("same") == await plan(parent.id)
-    assert len({await plan(job) for job in ("same", "other", "cheaper")}) == 3
-    marks = [await store.read(lambda tx, job=job: len(tx.marks(job, "policy"))) for job in ("same", "other", "cheaper")]  # type: ignore[misc]
+    assert await plan(same.id) == await plan(parent.id)
+    forks = [same.id, other.id, cheaper.id]
+    assert len({await plan(job) for job in forks}) == 3
+    marks = await store.read(lambda tx: [len(tx.marks(job, "policy")) for job in forks])
     assert marks == [1, 0, 1]
 
 

@@ -304,9 +304,9 @@ async def test_an_input_that_the_graph_does_not_declare_starts_nothing(
 ) -> None:
     opened = await house(SAYS)
     with pytest.raises(UserError) as refused:
-        await start(opened, input=given, job="never")
+        await start(opened, input=given, job=opened.named("never"))
     assert told in refused.value.message
-    assert await opened.loom.store.read(lambda tx: tx.job("never")) is None
+    assert await opened.loom.store.read(lambda tx: tx.job(opened.named("never"))) is None
 
 
 async def test_a_graphs_policy_says_who_decides_for_its_tools_and_what_nobodys_answer_means(house: Opener) -> None:

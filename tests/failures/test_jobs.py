@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,11 @@ async def test_a_limit_ends_the_job_with_its_code_and_what_there_is(stand: Stand
 async def test_a_session_takes_one_job_at_a_time_and_then_the_next(stand: Stand) -> None:
     shared = f"shared-{stand.tries}"
     first = await stand.start("busy", agent=ASKED, session=shared)
+    other = f"second-{uuid.uuid4().hex[:8]}"
     with pytest.raises(SessionBusy, match=f"'{shared}' is in use by job '{first.id}'; wait for it, abort it, or fork"):
-        await stand.start("busy", session=shared, job="second")
+        await stand.start("busy", session=shared, job=other)
     with pytest.raises(NotFoundError):
-        await stand.loom.find("second")
+        await stand.loom.find(other)
     await first.decide(await asked(stand, first.id), "approve", by="me")
     before = await stand.unharmed(first)
     second = await stand.unharmed(await stand.start("goes on", session=shared))
