@@ -26,7 +26,7 @@ _SAID = (
 
 _CONTENT: Final = ("session", "agent", "plan", "task", "workdir", "namespace", "task_queue")
 _TEXTS: Final = ("state", "status", "paused_by", "plan")
-_JSONS: Final = ("result", "waiting")
+_JSONS: Final = ("result", "waiting", "halted", "failed_at")
 
 
 def jobs_below(job: str | BindParameter[str]) -> CTE:
@@ -128,7 +128,8 @@ class Jobs(Scope):
 
         Args:
             job: The job.
-            fields: state, status, paused_by, plan (text or None); ended_at (a time or None); result, waiting (JSON).
+            fields: state, status, paused_by, plan (text or None); ended_at (a time or None); result, waiting,
+                halted, failed_at (JSON).
 
         Raises:
             NotFoundError: There is no such job.

@@ -12,7 +12,7 @@ from loom_store.location import Location
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD: Final = "0009"
+HEAD: Final = "0010"
 """The newest migration; `tests/store` compares it with the migrations themselves."""
 
 VERSION_TABLE: Final = "loom_version"

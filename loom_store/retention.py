@@ -12,7 +12,19 @@ from loom_store.blobs import TOUCH_SECONDS
 from loom_store.packing import unpack
 from loom_store.rows import to_millis
 from loom_store.scope import Scope
-from loom_store.tables import approvals, blobs, deliveries, effects, entries, events, jobs, marks, sessions, streams
+from loom_store.tables import (
+    approvals,
+    blobs,
+    deliveries,
+    effects,
+    entries,
+    events,
+    jobs,
+    marks,
+    sessions,
+    steps,
+    streams,
+)
 
 _DIGEST: Final = re.compile(rb"[0-9a-f]{64}")
 _CHUNK: Final = 500
@@ -69,7 +81,7 @@ class Retention(Scope):
             select(func.count()).select_from(jobs).where(jobs.c.ended_at < before, jobs.c.created_at.is_not(None))
         )
         self._hand_up(before)
-        tables = (events, effects, approvals, streams, deliveries, marks)
+        tables = (events, effects, approvals, streams, deliveries, marks, steps)
         gone = {table.name: self._delete_of(table, old) for table in tables}
         session_count, entry_count = self._prune_sessions(before)
         self._forget_jobs(before)

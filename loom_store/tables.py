@@ -4,9 +4,44 @@ Names of jobs and sessions are long and in every row, so rows hold integers inst
 (AUTOINCREMENT), because caches outlive a prune. Keys are found by the first 64 bits of their SHA-256.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("name", Text, primary_key=True),  # what is known of the store itself: its id, its epochs, its file
+    Column("value", Text, nullable=False),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("process", Text, nullable=False),  # names it among all processes that ever served this store
+    Column("started_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),  # renewed while it serves
+    Column("stopped_at", BigInteger),  # null: it serves, or has died
+    Column("about", Text, nullable=False),  # JSON: its queue, tools, root, release, host
+    Index("workers_by_process", "process", unique=True),
+    sqlite_autoincrement=True,
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("job", Integer, nullable=False),
+    Column("key_hash", BigInteger, nullable=False),
+    Column("key", Text, nullable=False),  # shortened by the job's name
+    Column("process", Text),  # whose attempt is under way; null: none is
+    Column("begun_at", BigInteger, nullable=False),
+    Column("deaths", Integer, nullable=False, server_default="0"),  # of workers, while they had this step alone
+    Column("suspected", Integer, nullable=False, server_default="0"),  # of workers, while they had it and others
+    Index("steps_by_key", "job", "key_hash", unique=True),
+    Index("steps_by_process", "process", sqlite_where=text("process IS NOT NULL")),
+)
 
 blobs = Table(
     "blobs",
@@ -41,6 +76,8 @@ jobs = Table(
     Column("result", Text),  # JSON
     Column("abort", Text),  # JSON {reason, by, at}
     Column("above", Integer),  # id of the job that started it; null: none did
+    Column("halted", Text),  # JSON: the steps that wait for a person
+    Column("failed_at", Text),  # JSON: where a failed graph can go on from
     Index("jobs_by_name", "name", unique=True),
     Index("jobs_by_session", "session"),
     Index("jobs_by_above", "above", sqlite_where=text("above IS NOT NULL")),
@@ -126,6 +163,8 @@ effects = Table(
     Column("holder", Text),  # the worker's process whose attempt runs
     Column("held_until", BigInteger),  # what it renews while it runs
     Column("images", Text),  # JSON: what the call returned beside its text; null: nothing
+    Column("started_at", BigInteger),  # when the tool's function was called; null: not known to have been
+    Column("idempotent", Boolean, nullable=False, server_default=text("0")),  # it may be repeated
     Index("effects_by_key", "key_hash"),
     Index("effects_by_job", "job"),
 )
