@@ -65,6 +65,12 @@ class LoomError(Exception):
     recoverable: ClassVar[bool] = False
     """Whether a model may try the same call again in another form (mission C2)."""
     exit_code: ClassVar[int] = 1
+    outage: ClassVar[bool] = False
+    """Whether it is about a party that is away for a time: time counts then, not tries."""
+    halts: ClassVar[bool] = False
+    """Whether a person can put it right, so that the step waits for that instead of failing the job."""
+    action: ClassVar[str] = ""
+    """What the person is to do, where it halts."""
 
     def __init__(self, message: str | None = None) -> None:
         self.message = message or (self.__doc__ or self.code).strip().splitlines()[0]

@@ -229,6 +229,8 @@ def test_a_job_shows_what_was_updated(store: Store) -> None:
         "status": "completed",
         "paused_by": "ann",
         "waiting": None,
+        "halted": None,
+        "failed_at": None,
         "result": {"text": "\ud800"},
         "abort": None,
         "created_at": "2026-01-02T03:04:05.678Z",
