@@ -15,14 +15,13 @@ from typing import Any
 
 from loom_dsl.errors import (
     ContextLengthExceeded,
+    ModelAccessRefused,
     ModelError,
     ModelRateLimit,
     ModelRequestRefused,
     ModelUnavailable,
 )
 
-LONGEST_WAIT = 60.0
-"""Seconds: the most that a provider's retry-after is obeyed."""
 _MESSAGE_LIMIT = 500
 _SECRETS = re.compile(r"\b(?:sk|pk|gsk|xai|key|AIza)[-_][A-Za-z0-9_*.-]{6,}|(?i:bearer)\s+[^\s\"',;]+")
 _CONTEXT_CODES = {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
@@ -34,6 +33,10 @@ _CONTEXT_WORDS = re.compile(
 )
 _QUOTA = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 _AGAIN = {408, 409, 425}
+_ACCESS = {401, 402, 403, 404, *range(300, 400)}
+"""Statuses that tell of the credential, the account, the model's name or the address, which a person can put right."""
+_CONTENT = re.compile(r"content.?(?:policy|filter|management)|moderation|flagged|safety|guardrail", re.IGNORECASE)
+"""Words of a refusal that is about what was said, and not about who says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +88,17 @@ def status_error(
         )
     again = headers.get("x-should-retry")
     if code in _QUOTA or kind in _QUOTA:
-        return ModelRequestRefused(f"{told}. The account's quota is used up: look at its plan and billing.")
+        return ModelAccessRefused(f"{told}. The account's quota is used up: look at its plan and billing.")
     if again == "false" and status not in (401, 403, 404):
         return ModelRequestRefused(f"{told}. The provider asks not to try again.")
     if status == 429:
         return ModelRateLimit(f"{told}. Lower the rate, or wait.", retry_after=wait)
     if status >= 500 or status in _AGAIN or again == "true":
         return ModelUnavailable(f"{told}. The provider is failing; look at its status page.", retry_after=wait)
-    return ModelRequestRefused(_refusal(provider, status, said, model, headers))
+    if status in (400, 401, 403) and _CONTENT.search(f"{code} {kind} {message}"):
+        return ModelRequestRefused(f"{provider.host} refuses the content ({status}): {said}")
+    refused = ModelAccessRefused if status in _ACCESS else ModelRequestRefused
+    return refused(_refusal(provider, status, said, model, headers))
 
 
 def chunk_error(provider: Provider, error: object, *, model: str) -> ModelError:
@@ -110,7 +116,7 @@ def chunk_error(provider: Provider, error: object, *, model: str) -> ModelError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Read how long the provider asks to wait: seconds, at most `LONGEST_WAIT`; None when it does not say."""
+    """Read how long the provider asks to wait, in seconds; None when it does not say."""
     seconds = _number(headers.get("retry-after-ms"))
     if seconds is not None:
         seconds /= 1000
@@ -118,7 +124,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         seconds = _number(headers.get("retry-after"))
     if seconds is None:
         seconds = _until(headers.get("retry-after"))
-    return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
+    return None if seconds is None or seconds == math.inf else max(seconds, 0.0)
 
 
 def _refusal(provider: Provider, status: int, said: str, model: str, headers: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 The session keeps every entry. A failed compression leaves it as it was.
 """
 
+import asyncio
 import json
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.context_view import MESSAGE_TOKENS, View, Views
-from activities.interceptor import has_attempts_left, is_final, telling
+from activities.interceptor import telling
 from activities.model import used
 from activities.observe import store_events
 from activities.openai_chat import chat_body
@@ -29,6 +30,8 @@ from loom_dsl.untrusted import words_of_user
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 
+MAX_SECONDS = 1_700.0
+"""Seconds that a compression may take, with all its model calls. Its activity has more, which is the worker's."""
 SMALLEST_PIECE = 200
 """Tokens of the smallest part of a conversation that a model is asked to summarise on its own."""
 SMALLEST_SECTION = 32
@@ -65,10 +68,14 @@ class Compress:
         view = await self._views.of(call, call.arguments["entries"])
         notes = _Notes(self._runtime, facts, call, view)
         try:
-            since = await _compressed(view, notes)
+            async with asyncio.timeout(MAX_SECONDS):
+                since = await _compressed(view, notes)
+        except TimeoutError:
+            late = {"code": "timeout", "message": f"the summary was not written within {MAX_SECONDS:g} s"}
+            return await self._runtime.keep(lambda tx: _give_up(tx, call, {**late, **notes.used()}))
         except ModelError as error:
-            if has_attempts_left() and not is_final(error):
-                raise
+            if error.outage or error.halts or (error.retryable and not envelope.get("last")):
+                raise  # the machine says whether it is tried again
             failed = {"code": error.code, "message": telling(error.message, self._runtime), **notes.used()}
             return await self._runtime.keep(lambda tx: _give_up(tx, call, failed))
         if since < 0:

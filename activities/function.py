@@ -28,6 +28,8 @@ from loom_dsl.tools import ToolContext
 
 LARGEST_RESULT = 256 * 1024
 """Bytes of a result, which goes through the history; a larger one belongs in a file."""
+TIMEOUT = "timeout"
+"""Code of a call that took longer than its node allows; tried again as often as the node says."""
 LONGEST_MESSAGE = 2_000
 LONGEST_PROGRESS = 2_000
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
@@ -92,7 +94,11 @@ class Function:
         )
         keywords |= dict.fromkeys(signature.context, context)
         try:
-            result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
+            async with asyncio.timeout(call.arguments.get("timeout")):
+                result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
+        except TimeoutError:
+            late = f"{reference} took longer than its timeout of {call.arguments['timeout']:g} s"
+            raise ApplicationError(late, type=TIMEOUT) from None
         except Raised as raised:
             raise self._failed(reference, raised.error) from None
         finally:

@@ -5,35 +5,39 @@ import contextlib
 import time
 import traceback
 from collections import OrderedDict
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.firing import BEGIN
 from activities.heartbeats import Heartbeats
 from activities.runtime import Run, Runtime, remember, take_run, this_run
 from activities.tool_run import describe
-from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
+from loom_dsl.errors import LoomError, MissingTools, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
+STOPPED = "worker_stopped"
+STOPPED_DELAY = 0.1
+"""Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
 LONGEST = 4_000
 """Characters of a failure's message that are kept."""
 FLUSH = "loom.events.flush"
 """The activity without which no job ends: it is tried again whatever went wrong."""
-NOT_ITS_FAULT = frozenset({MissingTools.code, WrongStore.code, "worker_stopped"})
-"""Codes of failures that say nothing about a node, and that no attempt is counted for."""
+UNANSWERED = frozenset({MissingTools.code, WrongStore.code, STOPPED})
+"""Codes of failures of this worker, not of a party that was asked: the engine tries again, without an end."""
 RETRIED = frozenset({"loom.function.call", "loom.llm.call"})
 """The work of nodes of which watchers are told that it is tried again."""
 LONGEST_WHY = 300
 """Characters of why it is."""
 LONGEST_TRACE = 20_000
 """Characters of a traceback that are logged, from its end."""
-LONGEST_DELAY = 60.0
-"""Seconds that a provider may make a job wait; a longer retry-after is cut to this."""
+_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
 
 
 def _patience() -> float:
@@ -64,24 +68,18 @@ class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         attempt = activity.info().attempt
         take_run(input.args[0] if input.args else None)
+        _BEFORE.set(_before(input))
         if attempt > 1 and this_run() not in self._warned:  # where the tools are missing, nothing was tried
             await self._tell_retry(input, attempt)
-        try:
-            return await self._execute(input)
-        except ApplicationError as error:
-            if not error.non_retryable and error.type not in NOT_ITS_FAULT and has_attempts_left():
-                await self._tell_retry(input, attempt + 1, error)
-            raise
+        return await self._execute(input)
 
-    async def _tell_retry(
-        self, input: ExecuteActivityInput, attempt: int, error: ApplicationError | None = None
-    ) -> None:
-        """Tell who watches a graph that a node is tried again: when it is known why, or at the latest when it is."""
+    async def _tell_retry(self, input: ExecuteActivityInput, attempt: int) -> None:
+        """Tell who watches a graph that a node is run again whose attempt was lost; the machine knows nothing of it."""
         given = input.args[0]
         if activity.info().activity_type not in RETRIED or "turn" in given:
             return
-        why = {"code": error.type, "message": error.message[:LONGEST_WHY]} if error is not None else {}
-        told = {"t": "node_retry", "n": 0, "node": given["at"], "attempt": attempt, "at": time.time(), **why}
+        attempt += given.get("before", 0)
+        told = {"t": "node_retry", "n": 0, "node": given["at"], "attempt": attempt, "at": time.time()}
         job = activity.info().workflow_id or ""
         with contextlib.suppress(StoreError):
             await self._runtime.store.write(
@@ -92,22 +90,27 @@ class _Inbound(ActivityInboundInterceptor):
         try:
             async with Heartbeats():
                 return await self._patiently(input)
-        except ApplicationError:
-            raise
+        except ApplicationError as error:
+            raise _ended(error) from None
         except (CancelledError, asyncio.CancelledError):
             details = activity.cancellation_details()
             if details is not None and details.worker_shutdown and not details.cancel_requested:
                 # The server does not take a cancellation that nobody asked for, and would wait for a timeout.
-                raise ApplicationError("the worker was stopped while this ran", type="worker_stopped") from None
+                raise _unanswered("the worker was stopped while this ran", STOPPED, STOPPED_DELAY) from None
             raise
         except LoomError as error:
             if isinstance(error, MissingTools):
                 await self._warn(error, input.args[0].get("turn", 0))
             raise self._told(error) from None
+        except RPCError as error:
+            text = self._text(describe(error))
+            if error.status in _AWAY:
+                raise _unanswered(text, "server_away") from None
+            raise answered(text, "internal", again=True) from None
         except Exception as error:
             masked = _masked(error, self._runtime)
             activity.logger.error("an activity failed in a way that Loom does not know", exc_info=masked)
-            raise ApplicationError(self._text(describe(error)), type="internal") from None
+            raise answered(self._text(describe(error)), "internal", again=True) from None
 
     async def _patiently(self, input: ExecuteActivityInput) -> Any:
         """Wait for a locked store within the attempt: another process that writes for long is no failure of a job."""
@@ -134,35 +137,72 @@ class _Inbound(ActivityInboundInterceptor):
             await self._runtime.store.write(lambda tx: tx.append_events(run[0], f"{turn}/{error.code}", [warning]))
 
     def _told(self, error: LoomError) -> ApplicationError:
-        again = not is_final(error) or activity.info().activity_type == FLUSH
-        delay = self._delay(error)
-        return ApplicationError(
-            self._text(error.message),
-            type=error.code,
-            non_retryable=not again,
-            next_retry_delay=timedelta(seconds=delay) if delay is not None else None,
+        text = self._text(error.message)
+        if isinstance(error, StoreError | MissingTools) or activity.info().activity_type == FLUSH:
+            return _unanswered(text, error.code, self._delay(error))
+        return answered(
+            text,
+            error.code,
+            again=error.retryable,
+            outage=error.outage,
+            halts=error.halts,
+            retry_after=getattr(error, "retry_after", None),
+            action=error.action,
         )
 
     def _delay(self, error: LoomError) -> float | None:
-        """Seconds until the next attempt; None leaves it to the plan.
+        """Seconds until the next attempt; None leaves it to the engine.
 
-        A full or failing disk is not mended in the seconds that a plan waits. A lock was waited for within the
-        attempt, another worker need not wait for this one, and a content that is missing does not come back.
+        A full or failing disk is not mended in seconds. A lock was waited for within the attempt.
         """
-        if isinstance(error, StoreError) and not isinstance(error, StoreLocked | WrongStore | BlobMissing):
+        attempt = activity.info().attempt
+        if isinstance(error, MissingTools | WrongStore):
+            first, longest = self._runtime.tools_delays
+            return min(first * attempt, longest)
+        if isinstance(error, StoreError) and not isinstance(error, StoreLocked):
             delays = self._runtime.store_delays
-            return delays[min(activity.info().attempt, len(delays)) - 1]
-        told: float | None = getattr(error, "retry_after", None)
-        return None if told is None else min(told, LONGEST_DELAY)
+            return delays[min(attempt, len(delays)) - 1]
+        return None
 
     def _text(self, message: str) -> str:
         return telling(message, self._runtime)
 
 
-def has_attempts_left() -> bool:
-    """Whether the engine would try the activity again if this attempt failed."""
-    policy = activity.info().retry_policy
-    return policy is not None and (not policy.maximum_attempts or activity.info().attempt < policy.maximum_attempts)
+_BEFORE: ContextVar[int] = ContextVar("before", default=0)
+
+
+def _before(input: ExecuteActivityInput) -> int:
+    """The engine's attempts in the tries before this one."""
+    given = input.args[0] if input.args else None
+    before = given.get("before", 0) if isinstance(given, dict) else 0
+    return before if isinstance(before, int) else 0
+
+
+def answered(text: str, code: str, **how: Any) -> ApplicationError:
+    """Make the failure of an activity whose party has answered: it ends, and the machine says what follows.
+
+    Args:
+        text: The message, without secrets.
+        code: Its stable code.
+        how: `again`, `outage`, `halts`, `retry_after` and `action`, as `loom_dsl.commands.ActivityFailed` has them.
+    """
+    given = activity.info().attempt
+    details = {"attempt": given + _BEFORE.get(), **{name: value for name, value in how.items() if value}}
+    return ApplicationError(text, details, type=code, non_retryable=True)
+
+
+def _unanswered(text: str, code: str, delay: float | None = None) -> ApplicationError:
+    """Make the failure of an attempt in which nobody answered: the engine tries again, without an end."""
+    return ApplicationError(
+        text, type=code, next_retry_delay=None if delay is None else timedelta(seconds=delay), non_retryable=False
+    )
+
+
+def _ended(error: ApplicationError) -> ApplicationError:
+    """What an activity raised itself: an answer, unless it says that this worker could not do it."""
+    if error.type in UNANSWERED or (error.non_retryable and error.details):
+        return error
+    return answered(error.message, error.type or "activity_failed", again=not error.non_retryable)
 
 
 class Unforeseen(Exception):

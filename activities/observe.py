@@ -96,7 +96,7 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
         case "state":
             fields: dict[str, Any] = {"state": event["state"]}
             if event["state"] in FINAL:
-                fields |= {"status": event["state"], "ended_at": time.time()}
+                fields |= {"status": event["state"], "ended_at": time.time(), "halted": None, "waiting": None}
             tx.update_job(call.job, **fields)
         case "approval_requested":
             tx.upsert_approval(_approval_row(call, event))
@@ -107,8 +107,23 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             _decide(tx, event)
         case "approval_decided":
             _decide(tx, event)
+        case "halted" | "waiting" | "resumed":
+            _project_waits(tx, call.job, event)
+        case "control" if event["op"] == "resume" and event.get("cause"):
+            pass  # only steps go on; a pause stays
         case "control" if event["op"] in ("pause", "resume"):
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
+
+
+def _project_waits(tx: Transaction, job: str, event: dict[str, Any]) -> None:
+    """Keep the lists of the steps that are halted, and of those that wait for the time of their next try."""
+    row = tx.job(job) or {}
+    told = {name: value for name, value in event.items() if name not in ("t", "n")}
+    fields = {}
+    for kind in ("halted", "waiting"):
+        left = [step for step in row.get(kind) or () if step["at"] != event["at"]]
+        fields[kind] = [*left, told] if event["t"] == kind else left
+    tx.update_job(job, **{kind: steps or None for kind, steps in fields.items()})
 
 
 def _decide(tx: Transaction, event: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from activities.confine.run import LAUNCHER
 from activities.mcp.servers import Servers
 from activities.registry import ToolRegistry
 from loom_dsl.agent import Agent
-from loom_dsl.errors import PermissionDenied, StoreLocked, WrongStore
+from loom_dsl.errors import ConfigurationError, ModelAccessRefused, PermissionDenied, StoreLocked, WrongStore
 from loom_dsl.nodes_work import Tool as ToolNode
 from loom_dsl.plan import Plan
 from loom_store.store import Store
@@ -113,6 +113,7 @@ class Runtime:
         environment: Where endpoints and credentials of models are looked up, and how long their calls may take.
         allowed: The secrets that tools may have, and where those may be sent.
         store_delays: Seconds until the next attempt after the store failed, by attempt; the last one stays.
+        tools_delays: Seconds until a worker is asked again that may have a job's tools: at first, and at most.
         mcp: The MCP servers that this worker knows.
         approver_keys: Public keys of those who sign decisions; None: nothing that is signed can be verified here.
         timeouts: How long a model call may wait, from the environment.
@@ -125,6 +126,7 @@ class Runtime:
     secrets: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     store_delays: Sequence[float] = (20.0, 120.0)
+    tools_delays: tuple[float, float] = (5.0, 300.0)
     allowed: AllowedSecrets = NO_SECRETS
     mcp: Servers = field(default_factory=lambda: Servers({}, NO_SECRETS))
     approver_keys: ApproverKeys | None = None
@@ -184,12 +186,15 @@ class Runtime:
         """Give where a model is asked, and what it is called there. The connection is kept for all jobs.
 
         Raises:
-            ConfigurationError: The environment does not say where.
+            ModelAccessRefused: The environment does not say where, or with which key.
         """
         from activities.openai_chat import endpoint_from_environment  # a worker has it; what only asks need not wait
 
         if model not in self._endpoints:
-            self._endpoints[model] = endpoint_from_environment(model, self.environment)
+            try:
+                self._endpoints[model] = endpoint_from_environment(model, self.environment)
+            except ConfigurationError as error:
+                raise ModelAccessRefused(error.message) from None
         return self._endpoints[model]
 
     async def content(self, name: str) -> bytes:

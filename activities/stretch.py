@@ -118,7 +118,7 @@ class Stretch:
         error = task.exception()
         if error is None:
             return [*_name(given), "done", task.result()]
-        if isinstance(error, LoomError) and is_final(error):
+        if isinstance(error, LoomError) and is_final(error) and not (error.halts or error.outage):
             return [*_name(given), "failed", error.code, telling(error.message, self._runtime)]
         return None
 

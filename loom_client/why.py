@@ -9,7 +9,6 @@ from loom_client.render.approvals import how_to_approve
 from loom_client.render.text import clock, moment_of, one_line, place, plural
 from loom_client.settings import worker_command
 from loom_client.why_facts import Facts, Pending, gather
-from loom_dsl.machine_approvals import HALTED_BY
 from loom_dsl.states import RunState
 
 MODEL, TOOL, COMPRESS = "loom.model.call", "loom.tool.execute", "loom.context.compress"
@@ -33,11 +32,6 @@ def reason(facts: Facts, now: float) -> str:
         return f"it was ended on the server ({facts.closed}), outside Loom"
     if not facts.server:
         return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
-    if row.get("paused_by") == HALTED_BY and facts.approvals:
-        halted = min(facts.approvals, key=lambda asked: asked.get("expires_at") is not None)  # it has no time any more
-        name = one_line(str(halted["id"]), 80)
-        decide = f"decide it with `loom approve {row['job']} {name}` or `loom reject`"
-        return f"halted: nobody decided {name} in time; {decide}, or have it asked anew with `loom resume {row['job']}`"
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
     start = f"start one with `{facts.command or worker_command(facts.queue)}`"

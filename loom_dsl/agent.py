@@ -22,6 +22,7 @@ from pydantic import (
 
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.commands import MAX_OUTAGE
 from loom_dsl.diagnostic import Diagnostic
 from loom_dsl.document import Document, load_document, without_header
 from loom_dsl.duration import Duration
@@ -74,6 +75,9 @@ class Limits(BaseModel):
     """Turns that call tools."""
     max_run_duration: Duration | None = None
     """Active time; waiting for a human and being paused do not count."""
+    max_outage: Annotated[Duration | None, Field(exclude_if=lambda seconds: seconds == MAX_OUTAGE)] = MAX_OUTAGE
+    """How long the job waits for a model that is away (refused connections, timeouts, 429, 5xx), a day where nothing
+    else is said; then its step is halted, and a person resumes it. null: without an end."""
     max_cost_usd: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
     """US dollars, by the public price list; a model that it does not have costs 0."""
     max_context_tokens: Count = 200_000

@@ -74,6 +74,8 @@ class Control(BaseModel):
     """With ``inject``: digest of the message in the store, in place of the text."""
     when: Literal["asap", "when_idle"] = "asap"
     """With ``inject``: before the next model call, or when the agent would finish."""
+    cause: str = Field(default="", max_length=200)
+    """With ``resume``: only steps that are halted, or wait, for this cause go on; a pause stays."""
 
     @field_validator("id")
     @classmethod

@@ -185,7 +185,7 @@ _REPAIRS: Mapping[str | int, Json] = {
     **dict.fromkeys(("if", "while", "until", "only_while", "done_when", "exclusive"), "has(run, 'now')"),
     "with": {"task": ""},
     "end": None,
-    **dict.fromkeys(("timeout", "heartbeat", "after", "initial", "longest"), 1.0),
+    **dict.fromkeys(("timeout", "heartbeat", "after", "initial", "longest", "max_outage"), 1.0),
 }
 """What stands in for a value that cannot be read, so that the rest of its node can."""
 

@@ -72,10 +72,11 @@ def _of_work(node: Activity | Tool | AgentNode | Llm) -> Iterator[Slot]:
     if isinstance(node, Llm):
         yield Slot(("llm", "system"), node.llm.system, shown=True)
         yield Slot(("llm", "prompt"), node.llm.prompt, shown=True)
+        yield Slot(("max_outage",), node.max_outage)
         return
     yield Slot(("with",), node.with_, shown=isinstance(node, AgentNode))
     if isinstance(node, Activity):
-        yield from (Slot((name,), getattr(node, name)) for name in ("carrier", "events", "timeout"))
+        yield from (Slot((name,), getattr(node, name)) for name in ("carrier", "events", "timeout", "max_outage"))
 
 
 def _of_flow(node: Node) -> Iterator[Slot]:

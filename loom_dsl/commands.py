@@ -6,6 +6,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+MAX_OUTAGE = 86_400.0
+"""Seconds for which an outage is waited for where nothing else is said: a day."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
@@ -67,16 +70,33 @@ class ActivityDone(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityFailed(Input):
-    """An activity failed for good, or was cancelled.
+    """An activity ended with a failure that somebody answered, or was cancelled.
+
+    What nobody answered (a worker that died or was stopped, a store that is away) never comes here: the engine tries
+    that again without an end.
 
     Attributes:
         code: Stable code of the failure; what `catch` matches.
+        again: Whether the same may go better later, so that the machine counts it and tries again.
+        outage: Whether the party is away for a time: then time counts, not tries.
+        halts: Whether a person can put it right, so that the step waits for that.
+        retry_after: Seconds that the party asks to wait, or None.
+        action: What the person is to do.
+        attempt: Number of the engine's attempt that was answered, from 1, over all tries.
+        tries: How many of the node's tries it took.
     """
 
     at: str
     code: str
     message: str
     cancelled: bool = False
+    again: bool = False
+    outage: bool = False
+    halts: bool = False
+    retry_after: float | None = None
+    action: str = ""
+    attempt: int = 1
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +151,11 @@ class RunActivity:
         carrier: ``local`` or ``remote``.
         timeout: Seconds for one attempt.
         heartbeat: Seconds, or None.
-        retry: attempts, initial, backoff, longest.
+        retry: attempts, initial, backoff, longest: of what is answered. What nobody answers is tried without an end.
+        max_outage: Seconds for which an outage of whoever is asked is waited for; None: without an end.
+        waits: Whether the node says so itself; then a `catch: any` is for what no wait can mend.
+        before: Attempts of the engine in the tries before this one.
+        tries: Answered tries before this one that count.
     """
 
     at: str
@@ -143,6 +167,15 @@ class RunActivity:
     timeout: float = 60.0
     heartbeat: float | None = None
     retry: tuple[int, float, float, float] = (3, 1.0, 2.0, 60.0)
+    max_outage: float | None = MAX_OUTAGE
+    waits: bool = False
+    before: int = 0
+    tries: int = 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no try follows this one that is answered with what counts."""
+        return self.tries + 1 >= self.retry[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

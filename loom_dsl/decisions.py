@@ -12,7 +12,6 @@ from loom_dsl.machine_approvals import (
     catch_up,
     digest_of,
     ends_at_deadline,
-    picked_up,
     set_timer,
     wake,
 )
@@ -36,9 +35,10 @@ from loom_dsl.machine_arrivals import (
 from loom_dsl.machine_ends import EXPIRED, close_approval, drop_all
 from loom_dsl.machine_refusals import DECISION as DECISION
 from loom_dsl.machine_refusals import refuse as refuse
+from loom_dsl.machine_retry import pause_over
 from loom_dsl.machine_signed import MOST_VERIFIED, UNVERIFIABLE, note_counted, proof_of, verify, was_counted
 from loom_dsl.machine_signed import PLACE as VERIFICATIONS
-from loom_dsl.machine_state import READY, WAITING, Token
+from loom_dsl.machine_state import BACKING_OFF, READY, WAITING, Token
 from loom_dsl.machine_waits import DUE, time_is_over
 from loom_dsl.nodes_flow import Approval
 from loom_dsl.signature import TOO_LATE, VERIFIED
@@ -224,7 +224,6 @@ def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: 
     if decision.choice == "terminate":
         reason = f"terminated by {decision.by or 'somebody'}" + (f": {decision.message}" if decision.message else "")
         return abort(machine, decision.by, reason[:2_000])
-    picked_up(machine, decision.by)
     return machine.complete(token, result)
 
 
@@ -289,6 +288,8 @@ def deadline_passed(machine: "Machine", at: str) -> None:
     due = token.data.get("deadline")
     if token.status == WAITING:
         approval_due(machine, token)
+    elif token.status == BACKING_OFF and (due is None or due - machine.state.last > EARLY):
+        pause_over(machine, token)
     elif due is not None and due - machine.state.last > EARLY and machine.patched(DUE):
         machine.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
     elif due is not None:

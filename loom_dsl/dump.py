@@ -29,7 +29,7 @@ _HEAD = (
 )
 _FIRST = ("doc", "phase", "state", "only_while", "mutex", "emit", *NODE_KINDS, "with")
 _LAST = ("write", "compensate", "max_visits", "exhausted", "deadline", "catch", "next")
-_DURATIONS = ("timeout", "heartbeat", "initial", "longest", "after")
+_DURATIONS = ("timeout", "heartbeat", "initial", "longest", "after", "max_outage")
 _TIMED = ("retry", "deadline", "timer", "compensate")
 _SHORT = {"fail": "message", "event": "name", "timer": "after", "join": "mode"}
 """Kinds that need no mapping to say one thing: kind → the field that it is."""

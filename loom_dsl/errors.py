@@ -33,7 +33,8 @@
     │   ├── ContextLengthExceeded
     │   ├── ModelUnavailable          the provider cannot be reached, or answers 5xx
     │   ├── ModelProtocolError        the provider's answer cannot be understood
-    │   └── ModelRequestRefused       the request is wrong, or the credential is (not retryable)
+    │   └── ModelRequestRefused       the provider refuses the request for good (not retryable)
+    │       └── ModelAccessRefused    the key, the model's name or the account is wrong: halts the step
     ├── Aborted                       somebody ended the job
     ├── LimitReached                  a limit of the run ended it
     ├── PlanError                     a plan does what the engine cannot carry
@@ -283,6 +284,7 @@ class ModelRateLimit(ModelError):
     """The provider asks to slow down."""
 
     code = "rate_limit"
+    outage = True
 
     def __init__(self, message: str | None = None, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
@@ -300,6 +302,8 @@ class ModelUnavailable(ModelError):
     """The model's endpoint cannot be reached or is failing."""
 
     code = "model_unavailable"
+    outage = True
+    action = "look at the model's endpoint and at the network"
 
     def __init__(self, message: str | None = None, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
@@ -317,6 +321,14 @@ class ModelRequestRefused(ModelError):
 
     code = "model_refused"
     retryable = False
+
+
+class ModelAccessRefused(ModelRequestRefused):
+    """The model cannot be asked with this key, name, address or quota; a person can put that right."""
+
+    code = "model_access"
+    halts = True
+    action = "put right the key, the model's name, its address or the account, and restart workers that have a new one"
 
 
 class Aborted(LoomError):

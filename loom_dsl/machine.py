@@ -33,7 +33,8 @@ from loom_dsl.machine_joins import fire_joins
 from loom_dsl.machine_moves import Moves
 from loom_dsl.machine_nodes import ENTER
 from loom_dsl.machine_reports import activity_done, activity_failed, child_ended
-from loom_dsl.machine_state import READY, TIMING, WAITING, Frame, Token
+from loom_dsl.machine_retry import is_due, run_again, wake_up
+from loom_dsl.machine_state import BACKING_OFF, READY, TIMING, WAITING, Frame, Token
 from loom_dsl.machine_stuck import fail_stuck
 from loom_dsl.machine_told import began, begins
 from loom_dsl.machine_undo import never_began, push
@@ -95,7 +96,9 @@ class Machine(Moves):
         if not self.state.frames:
             self._begin()
         for token in self.state.in_order():
-            if not token.doomed and (when := wake(token)) is not None:
+            if token.status == BACKING_OFF:
+                wake_up(self, token)
+            elif not token.doomed and (when := wake(token)) is not None:
                 self.command(StartTimer(at=token.at, when=when))
 
     def _begin(self) -> None:
@@ -138,7 +141,7 @@ class Machine(Moves):
                     continue
                 if self.draining and self.node(token).kind in WORK:
                     continue
-                if not may_enter(self, token):
+                if not is_due(token) and not may_enter(self, token):
                     moved = moved or token.at not in self.state.tokens
                     continue
                 if steps >= STEPS_AT_ONCE:
@@ -163,6 +166,8 @@ class Machine(Moves):
         return fire_joins(self) or fail_stuck(self)
 
     def _enter(self, token: Token) -> None:
+        if is_due(token):
+            return run_again(self, token)
         node = self.node(token)
         if "full" in token.data:
             return self.fail_node(token, "max_visits", f"`{token.node}` was entered over {token.data['full']} times")

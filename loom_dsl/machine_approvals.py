@@ -19,8 +19,8 @@ ANNOUNCE = "loom.approval.announce"
 """Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
 EARLY = 0.05
 """Seconds by which a timer may seem to fire too soon."""
-HALTED_BY = "an expired approval"
-"""Who pauses a job for a question that nobody answered in time, with `on_expiry: halt`."""
+HALT_CAUSE = "approval_expired"
+"""Why a step is halted whose question nobody answered in time, with `on_expiry: halt`."""
 EXPIRED = {"choice": "expired", "by": "", "message": "nobody decided in time"}
 
 
@@ -187,35 +187,34 @@ def _escalate(machine: "Machine", token: Token, step: int) -> None:
 
 
 def _halt(machine: "Machine", token: Token) -> None:
-    """Nobody decided in time: the job pauses until somebody decides or resumes it."""
+    """Nobody decided in time: the step is halted until somebody decides, or resumes the job; other branches go on."""
     _period(token)
     name, due = token.data["id"], token.data["deadline"]
-    token.data |= {"deadline": None, "halted": True}
+    token.data |= {"deadline": None, "halted": round(machine.state.last, 3)}
     # Asked anew, it may halt again.
     machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None, **machine.named(due=due))
-    if machine.state.paused is None:
-        machine.state.paused = {"by": "", "at": round(machine.state.last, 3), "approval": name}
-        machine.emit("control", op="pause", by=HALTED_BY, reason=f"{name}: nobody decided in time")
+    machine.emit("halted", **halted_question(machine, token))
     _announce(machine, token, again="halted")
 
 
-def renew_halted(machine: "Machine") -> None:
-    """The job is resumed: what halted it is asked anew, with its whole time."""
+def halted_question(machine: "Machine", token: Token) -> dict[str, Any]:
+    """Say of a question that nobody answered in time what a halted step says of itself, and the approval's id."""
+    name, job = token.data["id"], machine.job
+    action = f"decide it with `loom approve {job} {name}` or `loom reject`, or have it asked anew with `loom resume"
+    message, since = f"nobody decided {name} in time", token.data["halted"]
+    told = {"at": token.at, "cause": HALT_CAUSE, "message": message, "action": f"{action} {job}`"}
+    return {**told, "since": since, "approval": name}
+
+
+def renew_halted(machine: "Machine", by: str = "") -> None:
+    """The job is resumed: the questions that halted steps are asked anew, with their whole time."""
     for token in machine.state.in_order():
         if token.status == WAITING and token.data.pop("halted", False):
+            machine.emit("resumed", at=token.at, cause=HALT_CAUSE, by=by)
             token.data["deadline"] = due = machine.state.last + _period(token)
             machine.emit("approval_changed", approval_id=token.data["id"], what="renewed", expires_at=due)
             _announce(machine, token, again="renewed")
             set_timer(machine, token)
-
-
-def picked_up(machine: "Machine", by: str) -> None:
-    """A question was answered: if it is what the job was halted for, the job goes on."""
-    paused, tokens = machine.state.paused, machine.state.tokens.values()
-    if paused is None or "approval" not in paused or any(token.data.get("halted") for token in tokens):
-        return
-    machine.state.paused = None
-    machine.emit("control", op="resume", by=by, reason="the approval that halted the job is decided")
 
 
 def expire(machine: "Machine", token: Token) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import ActivityFailed, Answer, Command, RunActivity
-from loom_dsl.machine_state import CHILD, RUNNING, TIMING, WAITING, MachineState, Token
+from loom_dsl.machine_state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
 from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
 from loom_dsl.scope import names_at
@@ -13,6 +13,12 @@ from loom_dsl.states import TRANSITIONS, RunState
 if TYPE_CHECKING:
     from loom_dsl.machine_arrivals import Arrival
     from loom_dsl.turn import TurnState
+
+
+def rests(token: Token) -> bool:
+    """Whether a token waits for what is not the job's own work: a person, or the end of an outage."""
+    return token.status == HALTED or (token.status == BACKING_OFF and "outage" in token.data["retry"])
+
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
 NAMED = "loom.told.1"
@@ -38,6 +44,8 @@ class Core:
     ) -> None:
         self.plan, self.state, self.job, self.patched = plan, state, job, patched
         self.commands: list[Command] = []
+        self.issued: dict[str, RunActivity] = {}
+        """What tokens' activities in flight were commanded with, by execution; nothing is in flight between runs."""
         self.side_work: dict[str, SideWork | None] = {}
         """Activities in flight that belong to no token, such as flushes, and who takes their results."""
         self.arrivals: dict[str, list[Arrival]] = {}
@@ -71,6 +79,8 @@ class Core:
         """Issue a command; an activity takes the events that wait for a carrier along."""
         if isinstance(command, RunActivity) and command.carries:
             command.events.extend(self.state.outbox.attach(command.at))
+        if isinstance(command, RunActivity) and command.at in self.state.tokens:
+            self.issued[command.at] = command
         self.commands.append(command)
 
     def emit(self, kind: str, /, **data: Any) -> None:
@@ -123,7 +133,7 @@ class Core:
         now = RunState(self.state.run_state)
         waiting = any(token.status == WAITING for token in self.state.tokens.values())
         running = any(token.status == RUNNING for token in self.state.tokens.values())
-        running = running or any(token.status in (CHILD, TIMING) for token in self.state.tokens.values())
+        running = running or any(token.status in (CHILD, TIMING, BACKING_OFF) for token in self.state.tokens.values())
         at_work = RunState.RUNNING if self.state.turn is None else RunState.TOOL_RUNNING
         if now is at_work and waiting and not running:
             self.enter_state(RunState.AWAITING_HUMAN)
@@ -151,5 +161,10 @@ class Core:
         state.last = max(now, state.last)
 
     def idle(self) -> bool:
-        """Whether the job is paused, or only waits for people: that time does not count."""
-        return self.state.paused is not None or self.state.run_state == RunState.AWAITING_HUMAN
+        """Whether the job is paused, or only waits for people or for an outage to end: that time does not count."""
+        if self.state.paused is not None or self.state.run_state == RunState.AWAITING_HUMAN:
+            return True
+        tokens = self.state.tokens.values()
+        if not any(rests(token) for token in tokens):
+            return False
+        return all(rests(token) or token.status in (OWNING, WAITING) for token in tokens)

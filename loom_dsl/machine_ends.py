@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
 from loom_dsl.graph_result import result_of_failure, result_of_finish
-from loom_dsl.machine_state import CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
+from loom_dsl.machine_retry import wait_over
+from loom_dsl.machine_state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
 from loom_dsl.machine_told import BY_ITSELF, cancelled
 from loom_dsl.machine_undo import handed_up, take_back
 from loom_dsl.states import RunState
@@ -67,8 +68,9 @@ def drop(machine: "Machine", token: Token) -> None:
     cancelled(machine, token)
     if token.status == WAITING:
         close_approval(machine, token, choice="cancelled")
-    if token.status == WAITING or token.data.get("deadline") is not None:
+    if token.status in (WAITING, BACKING_OFF) or token.data.get("deadline") is not None:
         machine.command(CancelTimer(at=token.at))
+    wait_over(machine, token)
     machine.state.tokens.pop(token.at, None)
     if token.status == OWNING:
         for key in [key for key, frame in machine.state.frames.items() if frame.parent == token.at]:
@@ -80,6 +82,8 @@ def close_approval(machine: "Machine", token: Token, **decision: Any) -> None:
     name = token.data["id"] + (EXPIRED if decision.get("choice") == "expired" else "")
     machine.state.decided = [*machine.state.decided, name][-MOST_DECIDED:]
     machine.emit("approval_decided", approval_id=token.data["id"], **decision)
+    if token.data.get("halted"):
+        machine.emit("resumed", at=token.at, cause="approval_expired", by=decision.get("by", ""))
 
 
 def drop_frame(machine: "Machine", key: str) -> None:

@@ -7,6 +7,7 @@ from loom_dsl.canonical import digest
 from loom_dsl.commands import StartChild
 from loom_dsl.errors import ExpressionError, PlanError
 from loom_dsl.machine_ends import drop_frame, sweep
+from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import CHILD, OWNING, Frame, Token
 from loom_dsl.nodes_work import Loop, Subgraph, Tool
 from loom_dsl.plan import condition
@@ -204,6 +205,7 @@ def owner_failed(machine: "Machine", token: Token, code: str, message: str) -> N
 
 def doomed_is_gone(machine: "Machine", token: Token) -> None:
     """The work of a token that was taken away has reported."""
+    wait_over(machine, token)
     del machine.state.tokens[token.at]
     for frame in sweep(machine):
         if not frame.own.get("dropped"):

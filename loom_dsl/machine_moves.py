@@ -9,6 +9,7 @@ from loom_dsl.machine_core import Core
 from loom_dsl.machine_ends import drop_frame, end
 from loom_dsl.machine_frames import body_done, frames_of, owner_failed, round_done
 from loom_dsl.machine_maps import item_failed, map_item_done, map_may_finish
+from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import OWNING, READY, Token
 from loom_dsl.machine_told import blamed, ended
 from loom_dsl.machine_undo import confirm
@@ -34,6 +35,7 @@ class Moves(Core):
 
     def complete(self, token: Token, result: Any) -> None:
         """The token's node gave its result: write it, and go on."""
+        wait_over(self, token)
         node = self.node(token)
         self.set_output(token, result)
         try:
@@ -95,6 +97,7 @@ class Moves(Core):
         """The token's node failed: take the way that `catch` gives, or fail what contains it."""
         if token.status == OWNING and frames_of(self, token):
             return owner_failed(self, token, code, message)
+        wait_over(self, token)
         node = self.node(token)
         target = node.catch.get(code) or node.catch.get("any")
         ended(self, token, "failed", code=code, message=message, to=target or "")

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
 
 
+LLM_RETRY = (4, 1.0, 2.0, 60.0)
+"""Tries of a model that answers with what cannot be used."""
+
+
 def _enter_branch(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
     machine.pass_on(token)
 
@@ -36,7 +40,7 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
     timeout = seconds_of(machine.mapped(token, "timeout", node.timeout, names), f"the timeout of `{token.node}`")
     if not timeout:
         raise ExpressionError(f"the timeout of `{token.node}` is {timeout}; it is more than nothing")
-    name, arguments = activity_of(node.activity, arguments)
+    name, arguments = activity_of(node.activity, arguments, timeout)
     _run(
         machine,
         token,
@@ -47,7 +51,15 @@ def _enter_activity(machine: "Machine", token: Token, node: Activity, names: dic
         timeout=timeout,
         heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,
         retry=(node.retry.attempts, node.retry.initial, node.retry.backoff, node.retry.longest),
+        **_outage(machine, token, node, names),
     )
+
+
+def _outage(machine: "Machine", token: Token, node: Activity | Llm, names: dict[str, Any]) -> dict[str, Any]:
+    if node.max_outage is None:
+        return {}
+    given = machine.mapped(token, "max_outage", node.max_outage, names)
+    return {"max_outage": seconds_of(given, f"the max_outage of `{token.node}`"), "waits": True}
 
 
 def _one_of(
@@ -69,7 +81,8 @@ def _enter_llm(machine: "Machine", token: Token, node: Llm, names: dict[str, Any
         slot: machine.mapped(token, slot, getattr(node.llm, slot), names) for slot in ("model", "prompt", "system")
     }
     arguments = {"parameters": node.llm.parameters, **given}
-    _run(machine, token, "loom.llm.call", arguments, timeout=1800.0, heartbeat=5.0, retry=(4, 1.0, 2.0, 60.0))
+    outage = _outage(machine, token, node, names)
+    _run(machine, token, "loom.llm.call", arguments, timeout=1800.0, heartbeat=5.0, retry=LLM_RETRY, **outage)
 
 
 def _enter_agent(machine: "Machine", token: Token, node: AgentNode, names: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from loom_dsl.commands import ActivityFailed, ChildEnded
 from loom_dsl.errors import ExpressionError
 from loom_dsl.machine_frames import doomed_is_gone
+from loom_dsl.machine_retry import answer_failed
 from loom_dsl.machine_state import CHILD, READY, RUNNING
 from loom_dsl.machine_undo import adopt, confirm
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def activity_done(machine: "Machine", at: str, result: Any) -> None:
     """An activity gave its result."""
     machine.state.outbox.acknowledge(at)
+    machine.issued.pop(at, None)
     if at in machine.side_work:
         taker = machine.side_work.pop(at)
         return taker(result, None) if taker else None
@@ -40,10 +42,10 @@ def activity_failed(machine: "Machine", failed: ActivityFailed) -> None:
     if token is None or token.status != RUNNING:
         machine.emit("warning", code="stray_result", message=f"a failure came for {failed.at}, where nothing runs")
     elif token.doomed:
+        machine.issued.pop(failed.at, None)
         doomed_is_gone(machine, token)
     else:
-        token.status = READY
-        machine.fail_node(token, failed.code, failed.message)
+        answer_failed(machine, token, failed)
     return None
 
 

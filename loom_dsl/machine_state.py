@@ -13,6 +13,7 @@ from loom_dsl.turn import TurnState
 
 READY, RUNNING, WAITING, OWNING = "ready", "running", "waiting", "owning"
 LISTENING, TIMING, JOINING, CHILD = "listening", "timing", "joining", "child"
+BACKING_OFF, HALTED = "backing_off", "halted"
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -25,11 +26,13 @@ class Token:
         frame: Key of its frame.
         node: Id of the node.
         status: READY (to be entered), RUNNING (an activity is in flight), WAITING (for a decision), OWNING (for graphs
-            that it started), LISTENING (for an event), TIMING, JOINING (for other tokens), CHILD (for a child job).
+            that it started), LISTENING (for an event), TIMING, JOINING (for other tokens), CHILD (for a child job),
+            BACKING_OFF (for the time of its activity's next try), HALTED (until a person has put something right).
         source: Node whose output is ``result`` here, or empty.
         value: The result itself where it is no node's output (a caught failure, a passed deadline).
         doomed: The token goes away when its activity reports.
-        data: What the node's kind keeps: an approval's id and deadline, a map's items and results.
+        data: What the node's kind keeps: an approval's id and deadline, a map's items and results; ``retry`` and
+            ``call`` are what `machine_retry` knows of tries that were answered with failures.
         via: Node that it came from.
         race: `at` of the race that it is an arm of, or empty.
     """

@@ -3,11 +3,25 @@
 from typing import TYPE_CHECKING
 
 from loom_dsl.machine_joins import stuck_join, why_stuck
-from loom_dsl.machine_state import CHILD, JOINING, LISTENING, OWNING, READY, RUNNING, TIMING, WAITING, Token
+from loom_dsl.machine_state import (
+    BACKING_OFF,
+    CHILD,
+    HALTED,
+    JOINING,
+    LISTENING,
+    OWNING,
+    READY,
+    RUNNING,
+    TIMING,
+    WAITING,
+    Token,
+)
 from loom_dsl.nodes_work import Map
 
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
+
+_MAY_GO_ON = frozenset({RUNNING, CHILD, WAITING, LISTENING, TIMING, BACKING_OFF, HALTED})
 
 
 def fail_stuck(machine: "Machine") -> bool:
@@ -30,7 +44,7 @@ def fail_stuck(machine: "Machine") -> bool:
 
 def _may_go_on(machine: "Machine", token: Token) -> bool:
     """Whether something can come that lets a token go on: a result, a time, an event, a decision."""
-    if token.status in (RUNNING, CHILD, WAITING, LISTENING, TIMING) or token.data.get("deadline") is not None:
+    if token.status in _MAY_GO_ON or token.data.get("deadline") is not None:
         return True
     node = machine.node(token)
     return token.status == OWNING and isinstance(node, Map) and bool(token.data.get("open") or node.map.complete)

@@ -6,7 +6,7 @@ An agent's job tells its own story by turns, so only graphs of users tell of nod
 
 from typing import TYPE_CHECKING, Any
 
-from loom_dsl.machine_state import CHILD, LISTENING, OWNING, RUNNING, TIMING, Token
+from loom_dsl.machine_state import BACKING_OFF, CHILD, HALTED, LISTENING, OWNING, RUNNING, TIMING, Token
 from loom_dsl.parts import Node
 from loom_dsl.plan import CHUNK, PART
 
@@ -18,7 +18,7 @@ BY_ITSELF = frozenset({"activity", "llm"})
 OWNERS = frozenset({"map", "loop", "graph", "tool"})
 TOLD = BY_ITSELF | OWNERS | {"agent", "event", "timer"}
 """Kinds that take time. An approval has events of its own."""
-UNDER_WAY = frozenset({RUNNING, CHILD, OWNING, LISTENING, TIMING})
+UNDER_WAY = frozenset({RUNNING, CHILD, OWNING, LISTENING, TIMING, BACKING_OFF, HALTED})
 OWN_GRAPHS = "loom."
 """What the names of graphs begin with that Loom ships."""
 LONGEST_ITEM = 40
@@ -57,6 +57,13 @@ def ended(machine: "Machine", token: Token, outcome: str, **why: str) -> None:
     if _is_told(machine, token, node) or (failed_inside and _is_users(machine, token)):
         told = {name: text for name, text in why.items() if text}
         machine.emit("node_end", node=token.at, outcome=outcome, at=machine.state.last, **told)
+
+
+def retried(machine: "Machine", token: Token, **why: Any) -> None:
+    """Tell that a node's activity will be tried again: ``attempt`` (its number), ``code`` and ``message``."""
+    node = machine.node(token)
+    if node.kind in BY_ITSELF and _is_told(machine, token, node):
+        machine.emit("node_retry", node=token.at, at=machine.state.last, **why)
 
 
 def cancelled(machine: "Machine", token: Token) -> None:

@@ -75,7 +75,7 @@ def take_back(machine: "Machine") -> bool:
             continue
         given = _how(machine, entry)
         retry = Retry.model_validate(given.get("retry", {}))
-        name, arguments = activity_of(given["activity"], entry["with"])
+        name, arguments = activity_of(given["activity"], entry["with"], given["timeout"])
         at = f"~undo/{entry['at']}"
         machine.side_work[at] = partial(_done, machine, entry)
         machine.emit("compensating", node=entry["at"])
@@ -128,9 +128,11 @@ def adopt(machine: "Machine", token: Token, entries: list[dict[str, Any]]) -> No
         raise ExpressionError(f"over {MOST_UNDO} nodes of this job would have to be taken back")
 
 
-def activity_of(name: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name the activity and its arguments: a user's function is called by one that Loom has."""
-    return (FUNCTION, {"function": name, "with": arguments}) if ":" in name else (name, arguments)
+def activity_of(name: str, arguments: dict[str, Any], timeout: float) -> tuple[str, dict[str, Any]]:
+    """Name the activity and its arguments: a user's function is called by one that Loom has, which keeps its time."""
+    if ":" not in name:
+        return name, arguments
+    return FUNCTION, {"function": name, "with": arguments, "timeout": timeout}
 
 
 def _done(machine: "Machine", entry: dict[str, Any], result: Any, failed: ActivityFailed | None) -> None:

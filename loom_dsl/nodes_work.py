@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from loom_dsl.parts import Node, Part, Retry, coded, condition, mapping, number_or_mapping, seconds_or_mapping
+from loom_dsl.parts import Node, Part, Retry, coded, condition, mapping, number_or_mapping, outage, seconds_or_mapping
 from loom_dsl.written import Written
 
 MAX_WINDOW = 1_000
@@ -29,7 +29,12 @@ class Activity(Node):
     heartbeat: float | None = None
     """Seconds without a heartbeat after which an attempt counts as lost."""
     retry: Retry = Retry()
-    """How often it is tried. A function of yours that ran locally has had the first of its attempts."""
+    """How often it is tried when it is answered that it failed: a function's own exceptions count, and nothing else. A
+    worker that died or was stopped, or a store that is away, is no attempt: the step is then run again, without an end.
+    A function of yours that ran locally has had the first of its attempts."""
+    max_outage: float | str | None = None
+    """For how long an outage of the model that it asks is waited for, before the step is halted; a duration, `never`
+    (without an end), or a `${…}` that gives seconds. Absent: a day, where `catch` has no way for it."""
     events: str = "carry"
     """``carry``, ``leave`` (the activity only looks, so events wait for one that writes to the store anyway), or a
     `${…}` giving one of them."""
@@ -37,6 +42,7 @@ class Activity(Node):
     """``take``: injected messages that are due go to this activity."""
 
     _durations = field_validator("timeout", "heartbeat", mode="before")(seconds_or_mapping)
+    _outage = field_validator("max_outage", mode="before")(outage)
     _arguments = field_validator("with_", "carrier", "events")(mapping)
 
     @field_validator("timeout", "heartbeat")
@@ -101,6 +107,11 @@ class Llm(Node):
     kind: ClassVar[str] = "llm"
 
     llm: LlmSpec
+    max_outage: float | str | None = None
+    """For how long an outage of the model is waited for, before the step is halted; a duration, `never` (without an
+    end), or a `${…}` that gives seconds. Absent: a day, where `catch` has no way for it."""
+
+    _durations = field_validator("max_outage", mode="before")(outage)
 
 
 class Barrier(Part):

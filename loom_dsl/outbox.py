@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-URGENT = frozenset({"approval_requested", "approval_decided", "warning", "aborted", "error", "control"})
+URGENT = frozenset({
+    *("approval_requested", "approval_decided", "warning", "aborted", "error", "control"),
+    *("halted", "resumed", "waiting"),
+})  # fmt: skip
 """Events that an observer waits for; others may travel with whatever activity comes next."""
 _TELLS_APART = {"escalated": "step", "halted": "due"}
 """What such a change says since `machine_core.NAMED`; others say it by themselves."""

@@ -56,6 +56,11 @@ def seconds_or_mapping(value: Any) -> Any:
     return mapping(value) if isinstance(value, str) and value.startswith("${") else seconds(value)
 
 
+def outage(value: Any) -> Any:
+    """Read for how long an outage is waited for: a duration, ``never``, or the ``${…}`` that gives it."""
+    return value if value == "never" else seconds_or_mapping(value)
+
+
 def number_or_mapping(value: Any) -> Any:
     """Check a number of tokens or results, from 1 on, or the ``${…}`` that gives it."""
     if isinstance(value, int) and not isinstance(value, bool) and value < 1:
@@ -134,10 +139,10 @@ class Next(Part):
 
 
 class Retry(Part):
-    """How often and how soon the engine tries an activity again."""
+    """How often and how soon a step is tried again that was answered with a failure."""
 
     attempts: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Attempts in all."""
+    """Attempts in all that are answered."""
     initial: Annotated[float, Field(gt=0)] = 1.0
     """Seconds before the second attempt."""
     backoff: Annotated[float, Field(ge=1)] = 2.0

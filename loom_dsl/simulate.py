@@ -54,6 +54,20 @@ class ChildFailed(LoomError):
         self.failure_code = code
 
 
+class Answered(LoomError):
+    """What a handler raises for a failure that the machine is to judge: tried again, waited for, or halted.
+
+    Args:
+        code: Its stable code.
+        message: What was answered.
+        how: `again`, `outage`, `halts`, `retry_after` and `action`, as `ActivityFailed` has them.
+    """
+
+    def __init__(self, code: str, message: str = "", **how: Any) -> None:
+        super().__init__(message or code)
+        self.failure_code, self.how = code, how
+
+
 @dataclass(slots=True)
 class Outcome:
     """How a simulated job went.
@@ -157,6 +171,9 @@ class Simulation:
         handler = self._handler(command.activity)
         try:
             return ActivityDone(now=self.now, at=command.at, result=handler(command))
+        except Answered as error:
+            how = {"attempt": command.before + 1, **error.how}
+            return ActivityFailed(now=self.now, at=command.at, code=error.failure_code, message=error.message, **how)
         except LoomError as error:
             return ActivityFailed(now=self.now, at=command.at, code=error.code, message=error.message)
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from loom_dsl.machine import Machine
-from loom_dsl.machine_approvals import deciders
+from loom_dsl.machine_approvals import deciders, halted_question
+from loom_dsl.machine_retry import backing_off, halted
 from loom_dsl.machine_signed import must_be_signed
 from loom_dsl.machine_state import CHILD, LISTENING, RUNNING, TIMING, WAITING, Token
 
@@ -27,6 +28,7 @@ def status_of(machine: Machine) -> dict[str, Any]:
         for token in tokens
         if token.status == WAITING
     ]
+    questions = [halted_question(machine, token) for token in tokens if token.data.get("halted")]
     return {
         "state": state.run_state,
         "phase": state.phase,
@@ -35,6 +37,8 @@ def status_of(machine: Machine) -> dict[str, Any]:
         "abort": state.abort,
         "approvals": approvals,
         "running": [token.at for token in tokens if token.status == RUNNING],
+        "halted": [*halted(machine), *questions],
+        "backing_off": backing_off(machine),
         "tokens": [token.at for token in tokens],
         "visits": {key: frame.visits for key, frame in state.frames.items()},
         "events": [event["name"] for event in state.events],

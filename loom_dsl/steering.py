@@ -12,9 +12,10 @@ from loom_dsl.approval import ChildReport, Control, Decision, OutsideEvent, prob
 from loom_dsl.approval_policy import is_among
 from loom_dsl.commands import ChildEnded, SignalReceived
 from loom_dsl.decisions import DECISION, abort, decide, refuse
-from loom_dsl.machine_approvals import renew_halted
+from loom_dsl.machine_approvals import HALT_CAUSE, renew_halted
 from loom_dsl.machine_arrivals import RULES, outcome
 from loom_dsl.machine_reports import child_ended
+from loom_dsl.machine_retry import resume_steps
 from loom_dsl.machine_waits import deliver_event
 
 if TYPE_CHECKING:
@@ -107,12 +108,13 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
         return refuse(machine, signal, "ended", "the job is being aborted")
     if control.id:
         state.seen = [*state.seen, control.id][-MOST_SEEN:]
-    machine.emit("control", op=control.op, by=control.by, reason=control.reason, **machine.named(id=control.id))
+    cause = {"cause": control.cause} if control.cause else {}
+    named = machine.named(id=control.id)
+    machine.emit("control", op=control.op, by=control.by, reason=control.reason, **cause, **named)
     if control.op == "pause":
         _pause(machine, control)
     elif control.op == "resume":
-        state.paused = None
-        renew_halted(machine)
+        _resume(machine, control)
     elif control.op == "abort":
         abort(machine, control.by, control.reason)
     else:
@@ -122,8 +124,17 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
 
 def _pause(machine: "Machine", control: Control) -> None:
     state = machine.state
-    if state.paused is None or "approval" in state.paused:  # what a question halted, a person may pause besides
+    if state.paused is None:
         state.paused = {"by": control.by, "at": round(state.last, 3)}
+
+
+def _resume(machine: "Machine", control: Control) -> None:
+    """Go on after a pause, and end what steps wait for; with a cause, only the waits for that."""
+    if not control.cause:
+        machine.state.paused = None
+    resume_steps(machine, control.by, control.cause)
+    if control.cause in ("", HALT_CAUSE):
+        renew_halted(machine, control.by)
 
 
 def _inject(machine: "Machine", control: Control) -> None:

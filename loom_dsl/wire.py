@@ -25,6 +25,10 @@ def activity_argument(command: RunActivity, turn: TurnState | None) -> dict[str,
         argument |= {"turn": turn.turn_counter, "session": turn.session_id}
     if command.events:
         argument["events"] = command.events
+    if command.before:
+        argument["before"] = command.before
+    if command.tries and command.is_last:
+        argument["last"] = True
     return argument
 
 

@@ -10,9 +10,8 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.failing import HEARTBEAT, failure_of, is_final
+from workflows.failing import HEARTBEAT, WORKERS_SECONDS, failed_activity, is_final
 from workflows.sending import Sending
-from workflows.waiting import pause
 
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.canonical import digest
@@ -27,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         TimerFired,
     )
     from loom_dsl.machine import Machine
+    from loom_dsl.machine_retry import Wait, judge
     from loom_dsl.machine_undo import FUNCTION
     from loom_dsl.wire import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
 
@@ -35,10 +35,11 @@ LOCAL_TIMEOUT = timedelta(milliseconds=500)
 """A local activity holds the workflow task, so it gets this long and then runs as a remote one."""
 STRETCH_TIMEOUT = timedelta(seconds=1)
 """A stretch ends itself after half of this."""
-
-
-COUNTED = "attempts-of-local-functions"
-"""Marks runs in which a local call of a user's function is one of the attempts that its node allows."""
+UNANSWERED = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+"""What the engine does when nobody answered: a worker died or was stopped, or its store is away. It has no end, and
+costs no events; what a party answered ends an activity, and the machine counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +76,15 @@ class Carriers:
         self._slow: set[str] = set()
         self._unwanted: set[str] = set()
         self._stretches = 0
+        self._spent: dict[str, int] = {}
+        """Tries that a function has had, by execution, where the end of a first, local one is not known."""
         self._known_by = {"run": digest(f"{workflow.info().first_execution_run_id}/{machine.plan.hash}".encode())[:16]}
         """What workers remember things of this job by, through all its runs: another job of its name, or another plan
         after `loom.migrate`, has another one."""
 
     def run(self, command: RunActivity) -> None:
         """Run an activity. Local ones wait for `begin`, which runs those together that are there."""
-        if command.retry[0] == 1 and _is_counted(command):
+        if command.is_last and _is_counted(command):
             command = dataclasses.replace(command, carrier="remote")
         if command.carrier == "local" and not command.at.startswith("~"):
             self._local[command.at] = command
@@ -133,7 +136,8 @@ class Carriers:
             if at in self._unwanted:
                 self._report_cancelled(at)
             elif _is_counted(command):
-                self._start(_tried(command))
+                self._spent[at] = 2
+                self._start(dataclasses.replace(command, carrier="remote"))
             else:
                 self._start(dataclasses.replace(command, carrier="remote") if at in self._slow else command)
         self._slow, self._unwanted = set(), set()
@@ -210,9 +214,7 @@ class Carriers:
             result = await self.result_of(command)
             happened = ActivityDone(now=workflow.time(), at=at, result=result)
         except (FailureError, asyncio.CancelledError) as error:
-            code, message = failure_of(error, command)
-            cancelled = is_cancelled_exception(error)
-            happened = ActivityFailed(now=workflow.time(), at=at, code=code, message=message, cancelled=cancelled)
+            happened = failed_activity(at, error, now=workflow.time(), tries=self._spent.pop(at, 1))
         except Exception as error:
             # Whatever it is: nobody sees it in a task, and a job that is told nothing waits for ever.
             why = f"{command.activity} could not be run: {error}"
@@ -220,26 +222,28 @@ class Carriers:
         finally:
             self._tasks.pop(at, None)
             self._begun.discard(at)
+            self._spent.pop(at, None)
         self._queue.append(happened)
 
     async def result_of(self, command: RunActivity) -> Any:
-        """Run an activity. What a worker says that has another store, or not the tools, does not count."""
-        before = 0
+        """Run an activity. One that belongs to no node is tried again here, when that is what was answered."""
         while True:
             try:
-                return await self._attempts(command, before)
+                return await self._attempts(command)
             except FailureError as error:
-                if failure_of(error)[0] not in ("wrong_store", "missing_tools"):
+                if command.at in self._machine.issued:
                     raise
-            before += command.retry[0]
-            await workflow.sleep(pause(workflow.info().get_current_history_length()))
+                failed = failed_activity(command.at, error, now=workflow.time())
+                verdict = judge(failed, command.retry, now=workflow.time(), tries=command.tries, caught=True)
+                if not isinstance(verdict, Wait):
+                    raise
+            command = dataclasses.replace(command, before=failed.attempt, tries=verdict.tries)
+            await workflow.sleep(verdict.seconds)
 
-    async def _attempts(self, command: RunActivity, before: int) -> Any:
+    async def _attempts(self, command: RunActivity) -> Any:
         turn = self._machine.state.turn
         name = f"{turn.turn_counter if turn else 0}/{command.at}"
-        # The engine counts the attempts of each activity anew, and those before this one may not be lost.
-        told = {"before": before} if before else {}
-        argument = {**activity_argument(command, turn), **self._known_by, **told}
+        argument = {**activity_argument(command, turn), **self._known_by}
         size = size_of(command.arguments)
         if size > LARGEST_ARGUMENT:
             why = f"{command.activity} would be given {size} bytes, and the engine carries {LARGEST_ARGUMENT}"
@@ -259,21 +263,15 @@ class Carriers:
                 if is_cancelled_exception(error) or is_final(error):
                     raise
                 if _is_counted(command):
-                    command = _tried(command)
+                    self._spent[command.at] = 2
         await self.sending.room(size + size_of(command.events))
-        attempts, initial, backoff, longest = command.retry
         return await workflow.execute_activity(
             command.activity,
             argument,
             activity_id=name,
-            start_to_close_timeout=timedelta(seconds=command.timeout),
+            start_to_close_timeout=timedelta(seconds=command.timeout + WORKERS_SECONDS),
             heartbeat_timeout=timedelta(seconds=command.heartbeat or HEARTBEAT),
-            retry_policy=RetryPolicy(
-                maximum_attempts=attempts,
-                initial_interval=timedelta(seconds=initial),
-                backoff_coefficient=backoff,
-                maximum_interval=timedelta(seconds=longest),
-            ),
+            retry_policy=UNANSWERED,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
 
@@ -281,10 +279,4 @@ class Carriers:
 def _is_counted(command: RunActivity) -> bool:
     """Whether running it locally is an attempt. Loom's own local activities only look, and may run as often as helps;
     a user's function may do something, and with one attempt alone it is remote: no other carrier keeps to that."""
-    return command.activity == FUNCTION and command.carrier == "local" and workflow.patched(COUNTED)
-
-
-def _tried(command: RunActivity) -> RunActivity:
-    """What is left to do when a local attempt was made: the other attempts, remotely."""
-    attempts, initial, backoff, longest = command.retry
-    return dataclasses.replace(command, carrier="remote", retry=(attempts - 1, initial, backoff, longest))
+    return command.activity == FUNCTION and command.carrier == "local"

@@ -9,12 +9,15 @@ from temporalio.exceptions import (
     CancelledError,
     FailureError,
     TimeoutError,
-    TimeoutType,
+    is_cancelled_exception,
 )
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.commands import RunActivity
+    from loom_dsl.commands import ActivityFailed
 
+WORKERS_SECONDS = 30.0
+"""Seconds that a worker has for an activity beyond the step's own time, which the activity keeps itself. When they are
+over, nobody has answered, and the engine gives the activity to a worker again."""
 HEARTBEAT = 5.0
 """Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 
@@ -26,27 +29,42 @@ class WrongEngine(RuntimeError):
     """
 
 
-def failure_of(error: BaseException, command: RunActivity | None = None) -> tuple[str, str]:
-    """Give code and message of what an activity or a child raised; `command` is what had been commanded."""
-    cause = error.cause if isinstance(error, ActivityError) and error.cause else error
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """Give code and message of what an activity or a child raised."""
+    cause = _cause(error)
     if isinstance(cause, ApplicationError):
         return cause.type or "activity_failed", cause.message
     if isinstance(cause, TimeoutError):
-        return "timeout", _lateness(cause, command)
+        return "timeout", f"no result in time ({cause.message})"
     if isinstance(cause, (CancelledError, asyncio.CancelledError)):
         return "cancelled", "cancelled"
     return "activity_failed", str(cause)
 
 
-def _lateness(error: TimeoutError, command: RunActivity | None) -> str:
-    """Say which limit an activity exceeded."""
-    if command is None:
-        return f"no result in time ({error.message})"
-    attempts = command.retry[0]
-    tried = f" ({attempts} attempts)" if attempts > 1 else ""
-    if error.type is TimeoutType.HEARTBEAT:
-        return f"its worker was not heard of for {command.heartbeat or HEARTBEAT:g} s{tried}"
-    return f"took longer than its timeout of {command.timeout:g} s{tried}"
+def failed_activity(at: str, error: BaseException, *, now: float, tries: int = 1) -> ActivityFailed:
+    """Give what the machine is told of an activity that failed: with what its party answered besides."""
+    code, message = failure_of(error)
+    cause = _cause(error)
+    told = cause.details[0] if isinstance(cause, ApplicationError) and cause.details else {}
+    told = told if isinstance(told, dict) else {}
+    return ActivityFailed(
+        now=now,
+        at=at,
+        code=code,
+        message=message,
+        cancelled=is_cancelled_exception(error),
+        again=bool(told.get("again")),
+        outage=bool(told.get("outage")),
+        halts=bool(told.get("halts")),
+        retry_after=told.get("retry_after"),
+        action=str(told.get("action", "")),
+        attempt=int(told.get("attempt", 1)),
+        tries=tries,
+    )
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.cause if isinstance(error, ActivityError) and error.cause else error
 
 
 def is_final(error: FailureError) -> bool:

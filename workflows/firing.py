@@ -9,11 +9,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.failing import failure_of
+from workflows.failing import HEARTBEAT, failed_activity
 
 BEGIN = "loom.job.begin"
-ATTEMPT, LONGEST, AGAIN = timedelta(seconds=30), timedelta(seconds=60), 5.0
-"""One attempt; the longest time between two; seconds until another worker is asked when one has another store."""
+ATTEMPT, LONGEST = timedelta(seconds=30), timedelta(seconds=60)
+"""One attempt, and the longest time between two."""
 
 
 async def begin(order: str, cancelled: Callable[[], None]) -> dict[str, Any]:
@@ -26,6 +26,7 @@ async def begin(order: str, cancelled: Callable[[], None]) -> dict[str, Any]:
     Raises:
         ApplicationError: It cannot be: another job has its id.
     """
+    tries = 0
     while True:
         try:
             begun = await _attempts(order)
@@ -33,11 +34,12 @@ async def begin(order: str, cancelled: Callable[[], None]) -> dict[str, Any]:
             if is_cancelled_exception(error):
                 cancelled()
                 continue
-            code, message = failure_of(error)
-            if code != "wrong_store":
-                raise ApplicationError(message, type=code, non_retryable=True) from None
+            failed = failed_activity("~begin", error, now=workflow.time())
+            if not failed.again:
+                raise ApplicationError(failed.message, type=failed.code, non_retryable=True) from None
+            tries += 1
             try:
-                await workflow.sleep(AGAIN)
+                await workflow.sleep(min(2.0**tries, LONGEST.total_seconds()))
             except asyncio.CancelledError:
                 cancelled()
             continue
@@ -52,5 +54,6 @@ async def _attempts(order: str) -> Any:
         {"at": "~begin", "with": {"order": order}},
         activity_id="0/~begin",
         start_to_close_timeout=ATTEMPT,
+        heartbeat_timeout=timedelta(seconds=HEARTBEAT),
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=LONGEST),
     )

@@ -55,8 +55,8 @@ events that another run is worth its cost; at the latest when it has `FOLD_EVENT
 MOST_EVENTS, MOST_BYTES = 8_000, 8 * 1024 * 1024
 """A run that grows beyond this continues as new in the middle of a turn; the server kills at 51,200 and 50 MiB."""
 
-PIN_RETRY = (0, 1.0, 2.0, 60.0)
-"""Without an end: a job that cannot write down its plan does nothing that could fail."""
+PIN_RETRY = (1_000, 1.0, 2.0, 60.0)
+"""Practically without an end: a job that cannot write down its plan does nothing that could fail."""
 
 
 @workflow.defn(name=NAME, failure_exception_types=[LoomError])

@@ -4,8 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from workflows.carriers import UNANSWERED
+from workflows.failing import WORKERS_SECONDS
 
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.webhook_names import BURY, MORE, NEXT, POST, WORKFLOW
@@ -42,22 +44,29 @@ class WebhookWorkflow:
                 workflow.continue_as_new(args=[job, endpoint])
 
     async def _deliver(self, found: dict[str, Any]) -> None:
-        try:
-            await workflow.execute_activity(
-                POST,
-                found["number"],
-                start_to_close_timeout=timedelta(seconds=found["seconds"]),
-                heartbeat_timeout=HEARTBEAT,
-                retry_policy=RetryPolicy(
-                    maximum_attempts=found["attempts"],
-                    initial_interval=timedelta(seconds=found["first"]),
-                    backoff_coefficient=found["factor"],
-                    maximum_interval=timedelta(seconds=max(found["first"], found["longest"])),
-                ),
-            )
-        except ActivityError as error:
-            if is_cancelled_exception(error):  # somebody ended the workflow: the message waits for another one
-                raise
-            cause = error.cause
-            problem = cause.message if isinstance(cause, ApplicationError) else "no attempt came to its end in time"
-            await workflow.execute_local_activity(BURY, args=[found["number"], problem], start_to_close_timeout=LOCAL)
+        """Send a message until it is taken, or was refused as often as it may be; a worker that dies does not count."""
+        tries = 0
+        while True:
+            try:
+                await workflow.execute_activity(
+                    POST,
+                    found["number"],
+                    start_to_close_timeout=timedelta(seconds=found["seconds"] + WORKERS_SECONDS),
+                    heartbeat_timeout=HEARTBEAT,
+                    retry_policy=UNANSWERED,
+                )
+                return
+            except ActivityError as error:
+                if is_cancelled_exception(error):  # somebody ended the workflow: the message waits for another one
+                    raise
+                cause = error.cause
+            tries += 1
+            problem = cause.message if isinstance(cause, ApplicationError) else str(cause)
+            told = dict(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else {}
+            if told.get("gone") or tries >= found["attempts"]:
+                await workflow.execute_local_activity(
+                    BURY, args=[found["number"], problem], start_to_close_timeout=LOCAL
+                )
+                return
+            pause = min(found["first"] * found["factor"] ** (tries - 1), max(found["first"], found["longest"]))
+            await workflow.sleep(pause if told.get("wait") is None else told["wait"])

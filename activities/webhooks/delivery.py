@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -74,14 +73,16 @@ class Deliveries:
                 await sender.send(found.message, self._body(sender, found, content, row))
                 await self._store.write(lambda tx: tx.delivered(number))
         except NotTaken as error:
-            wait = None if error.wait is None else timedelta(seconds=min(error.wait, sender.endpoint.retry.longest))
-            raise ApplicationError(
-                error.message, type=error.code, non_retryable=error.gone, next_retry_delay=wait
-            ) from None
-        except (ConfigurationError, StoreError) as error:
-            raise ApplicationError(error.message, type=error.code) from None
+            wait = None if error.wait is None else min(error.wait, sender.endpoint.retry.longest)
+            told = {"gone": error.gone, "wait": wait}
+            raise ApplicationError(error.message, told, type=error.code, non_retryable=True) from None
+        except StoreError as error:
+            raise ApplicationError(error.message, type=error.code) from None  # the engine tries that without an end
+        except ConfigurationError as error:
+            raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
         except Exception as error:  # its text may be a part of the message, and is not for the history
-            raise ApplicationError(f"the message could not be sent: {type(error).__name__}", type="internal") from None
+            problem = f"the message could not be sent: {type(error).__name__}"
+            raise ApplicationError(problem, type="internal", non_retryable=True) from None
 
     @activity.defn(name=BURY)
     async def bury(self, number: int, problem: str) -> None:

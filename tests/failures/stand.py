@@ -230,7 +230,7 @@ async def serving(stand: Stand, environment: Mapping[str, str], **changes: Any) 
     runtime = Runtime(
         changes.pop("store", stand.loom.store), registry, changes.pop("root", stand.folder), secrets=secrets,
         environment=known, store_delays=changes.pop("store_delays", (0.5,)), allowed=changes.pop("allowed", NO_SECRETS),
-        mcp=changes.pop("mcp", Servers({}, NO_SECRETS)),
+        mcp=changes.pop("mcp", Servers({}, NO_SECRETS)), tools_delays=changes.pop("tools_delays", (0.2, 1.0)),
     )  # fmt: skip
     client = changes.pop("client", stand.loom.client)
     async with runtime, make_worker(client, runtime, stand.loom.settings.task_queue, **changes):

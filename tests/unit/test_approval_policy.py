@@ -264,13 +264,19 @@ def test_a_halted_job_waits_and_a_decision_picks_it_up(steps: int | None) -> Non
     assert changes(sim) == ["halted"]
     assert told(sim) == [("", None), ("halted", None)]
     status = status_of(sim.machine)
-    assert status["paused"]["approval"] == status["approvals"][0]["approval_id"]
+    assert status["paused"] is None
     assert status["approvals"][0]["halted"]
+    (halted,) = status["halted"]
+    assert halted["approval"] == status["approvals"][0]["approval_id"]
+    assert (halted["cause"], halted["since"]) == ("approval_expired", sim.machine.state.last)
+    assert f"loom approve job {halted['approval']}" in halted["action"]
     assert sim.timers == {}
     assert say(sim) == "recorded"
-    assert sim.machine.state.paused is None
     assert sim.outcome.result["choice"] == "approve"
-    assert [event["op"] for event in of_type(sim.outcome, "control")] == ["pause", "resume"]
+    assert of_type(sim.outcome, "control") == []
+    (told_halted,), (resumed,) = of_type(sim.outcome, "halted"), of_type(sim.outcome, "resumed")
+    assert told_halted["at"] == resumed["at"] == halted["at"]
+    assert status_of(sim.machine)["halted"] == []
 
 
 @EACH_STEP
@@ -279,7 +285,7 @@ def test_a_halted_job_that_is_resumed_asks_anew_with_the_whole_time(steps: int |
     passes(sim, 5 * HOUR)
     sim.signal("loom.control", {"op": "resume", "by": "ops"})
     settle(sim)
-    assert sim.machine.state.paused is None
+    assert status_of(sim.machine)["halted"] == []
     assert told(sim)[-1] == ("renewed", ["ann"])
     assert list(sim.timers.values()) == [sim.now + HOUR]
     passes(sim, 1 * HOUR)
@@ -310,13 +316,14 @@ def test_an_agent_that_halts_goes_on_where_it_was() -> None:
     check_states(agent.sim.outcome)
 
 
-def test_two_halted_questions_hold_the_job_until_both_are_decided() -> None:
+def test_a_halted_question_holds_up_its_own_call_and_not_the_others() -> None:
     agent = Agent([[call(0, "read_ask"), call(1, "read_ask")], []], approvals={"expires": "1h", "on_expiry": "halt"})
     settle(agent.sim)
     passes(agent.sim, 2 * HOUR)
     assert say(agent.sim) == "recorded"
-    assert agent.sim.machine.state.paused is not None
-    assert agent.executed == []
+    settle(agent.sim)
+    assert agent.executed == ["c0"]
+    assert [step["cause"] for step in status_of(agent.sim.machine)["halted"]] == ["approval_expired"]
     assert say(agent.sim) == "recorded"
     assert agent.run().result == {"status": "completed"}
     assert sorted(agent.executed) == ["c0", "c1"]

@@ -1,0 +1,266 @@
+"""What follows when a party answers that a step failed: another try, a wait for an outage, a halt, or the failure.
+
+A retry budget belongs to the party that answered. The machine counts what it answered in the token and waits on a timer
+of its own, so the count goes through continue-as-new and `resume` ends the wait. What nobody answered (a worker that
+died, a store that is away) is not counted here: the engine tries that again without an end (docs/adr/0028).
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from loom_dsl.commands import MAX_OUTAGE, ActivityFailed, CancelTimer, RunActivity, StartTimer
+from loom_dsl.machine_state import BACKING_OFF, HALTED, READY, RUNNING, Token
+from loom_dsl.machine_told import retried
+
+if TYPE_CHECKING:
+    from loom_dsl.machine_moves import Moves as Machine
+
+MAX_PAUSE = 300.0
+"""Seconds between two tries of what is away. Each costs some dozen events: 3,500 a day at this pause."""
+SPREAD = 0.2
+"""Share of a pause by which jobs differ, so that they do not all come at once when what was away is back."""
+EARLY = 0.05
+"""Seconds by which a timer may seem to fire too soon."""
+MAX_RETRY_AFTER = 7 * 86_400.0
+"""Seconds of a party's own wish to wait that are believed: a week."""
+MAX_MESSAGE = 500
+"""Characters of why a step waits that travel with its job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A step waits and is tried again.
+
+    Attributes:
+        seconds: How long.
+        outage_since: Since when the party is away, in seconds since the epoch; None: it answers.
+        tries: Answered tries that count.
+    """
+
+    seconds: float
+    outage_since: float | None
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A step waits for a person."""
+
+
+Verdict = Wait | Halt | None
+
+
+def judge(
+    failed: ActivityFailed,
+    retry: tuple[int, float, float, float],
+    *,
+    now: float,
+    tries: int = 0,
+    outages: int = 0,
+    outage_since: float | None = None,
+    max_outage: float | None = MAX_OUTAGE,
+    caught: bool = False,
+) -> Verdict:
+    """Say what follows from an answered failure.
+
+    Args:
+        failed: What was answered.
+        retry: attempts, initial, backoff, longest (seconds) of the node.
+        now: Seconds since the epoch.
+        tries: Answered tries before this one that count.
+        outages: Answers in a row that told of an outage.
+        outage_since: When the first of these came.
+        max_outage: Seconds for which an outage is waited for; None: without an end.
+        caught: Whether the graph has a way of its own for this failure, so that it neither waits long nor halts.
+
+    Returns:
+        A wait, a halt, or None: the node has failed.
+    """
+    attempts, initial, backoff, longest = retry
+    if failed.cancelled:
+        return None
+    asked = min(max(failed.retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
+    if failed.halts and not caught:
+        return Halt()
+    if failed.outage and not caught:
+        since = now if outage_since is None else outage_since
+        end = None if max_outage is None else since + max_outage
+        if end is not None and now >= end:
+            return Halt()
+        pause = max(asked, min(MAX_PAUSE, initial * 2.0 ** min(outages, 30)))
+        return Wait(pause if end is None else min(pause, end - now), since, tries)
+    tries += failed.tries
+    if not (failed.again or failed.outage) or tries >= attempts:
+        return None
+    return Wait(max(asked, min(longest, initial * backoff ** min(tries - 1, 1_000))), None, tries)
+
+
+def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> None:
+    """A party answered that a token's step failed: try again later, wait for a person, or fail the node."""
+    command = machine.issued.pop(token.at, None)
+    if command is None:
+        token.status = READY
+        return machine.fail_node(token, failed.code, failed.message)
+    catch, known = machine.node(token).catch, token.data.get("retry", {})
+    verdict = judge(
+        failed,
+        command.retry,
+        now=machine.state.last,
+        tries=known.get("tries", 0),
+        outages=known.get("outages", 0),
+        outage_since=known.get("outage"),
+        max_outage=command.max_outage,
+        caught=failed.code in catch or ("any" in catch and not command.waits),
+    )
+    token.status = READY
+    if verdict is None:
+        return machine.fail_node(token, failed.code, failed.message)
+    token.data["call"] = _kept(command)
+    token.data["retry"] = record = {
+        "cause": failed.code,
+        "message": failed.message[:MAX_MESSAGE],
+        "since": known.get("since", machine.state.last),
+        "attempts": failed.attempt,
+    }
+    if isinstance(verdict, Halt):
+        return _halt(machine, token, record, failed.action)
+    record["tries"] = verdict.tries
+    if verdict.outage_since is not None:
+        record |= {"outage": verdict.outage_since, "outages": known.get("outages", 0) + 1}
+    return _back_off(machine, token, record, verdict.seconds)
+
+
+def _kept(command: RunActivity) -> dict[str, Any]:
+    """What is needed to run the same again: the arguments that it was given, not those that it would be given now."""
+    call: dict[str, Any] = {"activity": command.activity, "with": command.arguments, "retry": list(command.retry)}
+    call |= {"carrier": command.carrier, "carries": command.carries, "timeout": command.timeout}
+    call |= {"max_outage": command.max_outage, "waits": command.waits}
+    return call if command.heartbeat is None else {**call, "heartbeat": command.heartbeat}
+
+
+def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds: float) -> None:
+    token.status = BACKING_OFF
+    record["next"] = machine.state.last + _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
+    told = {key: record[key] for key in ("cause", "message", "since")}
+    count = record["tries"] + record.get("outages", 0)
+    machine.emit("waiting", at=token.at, **told, next_at=round(record["next"], 3), tries=count)
+    record["told"] = True
+    retried(machine, token, attempt=record["attempts"] + 1, code=record["cause"], message=record["message"])
+    wake_up(machine, token)
+
+
+def _spread(name: str, seconds: float) -> float:
+    """A long pause, a little shorter for each job by another part: without randomness, or a replay would differ."""
+    if seconds < MAX_PAUSE / 10:
+        return seconds
+    part = int.from_bytes(sha256(name.encode("utf-8", "surrogatepass")).digest()[:4], "big") / 2**32
+    return seconds * (1 - SPREAD * part)
+
+
+def _halt(machine: "Machine", token: Token, record: dict[str, Any], action: str) -> None:
+    token.status = HALTED
+    record["since"] = machine.state.last
+    record["action"] = f"{action or 'put right what is wrong'}, then `loom resume {machine.job}`"
+    record["told"] = True
+    told = {key: record[key] for key in ("cause", "message", "action")}
+    machine.emit("halted", at=token.at, **told, since=record["since"])
+    wake_up(machine, token)
+
+
+def wake_up(machine: "Machine", token: Token) -> None:
+    """Set the one timer of a token that waits: for its next try, or its deadline, whichever is sooner."""
+    times = [token.data.get("deadline"), token.data.get("retry", {}).get("next")]
+    due = min((time for time in times if time is not None), default=None)
+    machine.command(CancelTimer(at=token.at) if due is None else StartTimer(at=token.at, when=due))
+
+
+def is_due(token: Token) -> bool:
+    """Whether a token is before its node only to run the same once more."""
+    return token.status == READY and "call" in token.data
+
+
+def pause_over(machine: "Machine", token: Token) -> None:
+    """The timer of a step that is tried again fired: it runs when the job goes on."""
+    if token.data["retry"]["next"] - machine.state.last > EARLY:
+        return wake_up(machine, token)  # it was set for what had this name in the turn before
+    return _ready(token)
+
+
+def _ready(token: Token) -> None:
+    token.data["retry"].pop("next", None)
+    token.status = READY
+
+
+def run_again(machine: "Machine", token: Token) -> None:
+    """Run a step once more, with what it was given the first time."""
+    call, record = token.data.pop("call"), token.data["retry"]
+    token.status = RUNNING
+    machine.command(
+        RunActivity(
+            at=token.at,
+            activity=call["activity"],
+            arguments=call["with"],
+            carries=call["carries"],
+            carrier=call["carrier"],
+            timeout=call["timeout"],
+            heartbeat=call.get("heartbeat"),
+            retry=(call["retry"][0], call["retry"][1], call["retry"][2], call["retry"][3]),
+            max_outage=call["max_outage"],
+            waits=call["waits"],
+            before=record["attempts"],
+            tries=record.get("tries", 0),
+        )
+    )
+    if (due := token.data.get("deadline")) is not None:
+        machine.command(StartTimer(at=token.at, when=due))
+
+
+def resume_steps(machine: "Machine", by: str, cause: str = "") -> int:
+    """End the waits and halts of all steps, or of those with one cause, and count anew.
+
+    Returns:
+        How many there were.
+    """
+    found = [
+        token
+        for token in machine.state.in_order()
+        if token.status in (BACKING_OFF, HALTED) and cause in ("", token.data["retry"]["cause"])
+    ]
+    for token in found:
+        record = token.data["retry"]
+        machine.emit("resumed", at=token.at, cause=record["cause"], by=by)
+        token.data["retry"] = {key: record[key] for key in ("cause", "message", "attempts")}
+        token.data["retry"]["since"] = machine.state.last
+        if token.data.get("deadline") is None:
+            machine.command(CancelTimer(at=token.at))
+        _ready(token)
+    return len(found)
+
+
+def wait_over(machine: "Machine", token: Token) -> None:
+    """A step that had to wait has ended, however that was: observers see it no longer among what waits."""
+    record = token.data.pop("retry", None)
+    if record is not None and record.get("told"):
+        machine.emit("resumed", at=token.at, cause=record["cause"], by="")
+
+
+def halted(machine: "Machine") -> list[dict[str, Any]]:
+    """The steps that wait for a person: `at`, `cause`, `message`, `action`, `since`."""
+    names = ("cause", "message", "action", "since")
+    waiting = (token for token in machine.state.in_order() if token.status == HALTED)
+    return [{"at": token.at, **{name: token.data["retry"][name] for name in names}} for token in waiting]
+
+
+def backing_off(machine: "Machine") -> list[dict[str, Any]]:
+    """The steps that are tried again later: `at`, `cause`, `message`, `since`, `next_at`, `tries`."""
+    waiting = [token for token in machine.state.in_order() if token.status == BACKING_OFF]
+    return [
+        {
+            "at": token.at,
+            **{name: token.data["retry"][name] for name in ("cause", "message", "since")},
+            "next_at": token.data["retry"]["next"],
+            "tries": token.data["retry"]["tries"] + token.data["retry"].get("outages", 0),
+        }
+        for token in waiting
+    ]
