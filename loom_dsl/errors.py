@@ -285,6 +285,7 @@ class ModelRateLimit(ModelError):
 
     code = "rate_limit"
     outage = True
+    action = "ask less often, or have the account's limits raised"
 
     def __init__(self, message: str | None = None, retry_after: float | None = None) -> None:
         self.retry_after = retry_after

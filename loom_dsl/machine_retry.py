@@ -20,6 +20,8 @@ MAX_PAUSE = 300.0
 """Seconds between two tries of what is away. Each costs some dozen events: 3,500 a day at this pause."""
 SPREAD = 0.2
 """Share of a pause by which jobs differ, so that they do not all come at once when what was away is back."""
+BELIEVED = 3
+"""Answers in a row that may ask to come back sooner than Loom would; who says so for ever is not hurried after."""
 EARLY = 0.05
 """Seconds by which a timer may seem to fire too soon."""
 MAX_RETRY_AFTER = 7 * 86_400.0
@@ -80,7 +82,7 @@ def judge(
     attempts, initial, backoff, longest = retry
     if failed.cancelled:
         return None
-    asked = min(max(failed.retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
+    asked = None if failed.retry_after is None else min(max(failed.retry_after, 0.0), MAX_RETRY_AFTER)
     if failed.halts and not caught:
         return Halt()
     if failed.outage and not caught:
@@ -88,12 +90,13 @@ def judge(
         end = None if max_outage is None else since + max_outage
         if end is not None and now >= end:
             return Halt()
-        pause = max(asked, min(MAX_PAUSE, initial * 2.0 ** min(outages, 30)))
+        own = min(MAX_PAUSE, initial * 2.0 ** min(outages, 30))
+        pause = own if asked is None else asked if outages < BELIEVED else max(asked, own)
         return Wait(pause if end is None else min(pause, end - now), since, tries)
     tries += failed.tries
     if not (failed.again or failed.outage) or tries >= attempts:
         return None
-    return Wait(max(asked, min(longest, initial * backoff ** min(tries - 1, 1_000))), None, tries)
+    return Wait(min(longest, initial * backoff ** min(tries - 1, 1_000)) if asked is None else asked, None, tries)
 
 
 def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from loom_dsl.run import RunResult
 from loom_dsl.script import Script
 from tests.durability.reading import Message, events, failed_tasks, histories, of, transcript, unheard_of, watched
 from tests.failures.bad_tools import BUILTINS, CREDENTIAL, KNOWN, NAMES, REFERENCES
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import WorkerProcess
 from worker import make_worker
 
@@ -52,6 +52,8 @@ class Outcome:
     told: list[Event]
     messages: list[Message]
     unheard_of: int
+    halted: list[dict[str, Any]] = field(default_factory=list)
+    """The steps that waited for a person before the job was aborted."""
 
     def tool(self, index: int = 0) -> Message:
         """The tool message with this number."""
@@ -155,8 +157,24 @@ class Stand:
         return found
 
     async def _whole(self, name: str, options: dict[str, Any]) -> Outcome:
+        given = {**options}
+        halts = given.pop("halts", False)
         async with self.gate:
-            return await self.unharmed(await self.start(name, **options))
+            job = await self.start(name, **given)
+            steps = await self.halted(job) if halts else []
+            if halts:
+                await job.abort(by="the test")
+            return replace(await self.unharmed(job), halted=steps)
+
+    async def halted(self, job: Job) -> list[dict[str, Any]]:
+        """Wait until steps of a job wait for a person, and give them as lists show them."""
+
+        async def found() -> list[dict[str, Any]]:
+            row = await self.loom.store.read(lambda tx: tx.job(job.id))
+            return (row or {}).get("halted") or []
+
+        steps: list[dict[str, Any]] = await eventually(found)
+        return steps
 
     async def unharmed(self, job: Job) -> Outcome:
         """Wait for a job's end, and check what must hold whatever went wrong.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.events import EventType
-from tests.durability.reading import histories, of, watched
+from tests.durability.reading import of, watched
 from tests.failures.bad_tools import CREDENTIAL
 from tests.failures.stand import MODEL_KEY, Stand
 
@@ -24,62 +24,17 @@ ENVIRONMENT = {
 
 FAILING: dict[str, tuple[dict[str, Any], int, str, str]] = {
     # model or steps, requests to the scripted model, code, words of the message
-    "refuses": (
-        {"model": "gone:m"},
-        0,
-        "model_unavailable",
-        r"Nothing listens at 127\.0\.0\.1:\d+\. .*check GONE_BASE_URL",
-    ),
-    "no such host": ({"model": "lost:m"}, 0, "model_unavailable", r"no host model\.invalid: .*Check LOST_BASE_URL"),
-    "falls silent": (
-        {"steps": [{"say": "I think of it", "chunk": 4, "delay": "300s"}]},
-        4,
-        "model_unavailable",
-        r"fell silent for 5 s .*LOOM_MODEL_IDLE",
-    ),
-    "401": (
-        {"steps": [{"fail": {"status": 401}}]},
-        1,
-        "model_refused",
-        r"refuses the credential \(401\).*OPENAI_API_KEY.*OPENAI_BASE_URL",
-    ),
-    "403": ({"steps": [{"fail": {"status": 403}}]}, 1, "model_refused", r"refuses the credential \(403\)"),
-    "404": (
-        {"steps": [{"fail": {"status": 404}}]},
-        1,
-        "model_refused",
-        r"404 for the model 'scripted'.*OPENAI_BASE_URL",
-    ),
     "400": (
         {"steps": [{"fail": {"status": 400, "message": "unknown field `colour`"}}]},
         1,
         "model_refused",
         r"refuses the request \(400\): unknown field",
     ),
-    "quota": (
-        {"steps": [{"fail": {"status": 429, "code": "insufficient_quota"}}]},
-        1,
-        "model_refused",
-        r"quota is used up",
-    ),
     "too long": (
         {"steps": [{"fail": {"status": 400, "code": "context_length_exceeded", "message": "8193 tokens"}}]},
         1,
         "context_length",
         r"too long for the model 'scripted'",
-    ),
-    "429 for ever": (
-        {"steps": [{"fail": {"status": 429, "retry_after": "50ms"}}]},
-        4,
-        "rate_limit",
-        r"answered 429.*Lower the rate",
-    ),
-    "500 for ever": ({"steps": [{"fail": {"status": 500}}]}, 4, "model_unavailable", r"answered 500.*status page"),
-    "closes for ever": (
-        {"steps": [{"say": "I begin", "close_after": 2}]},
-        4,
-        "model_unavailable",
-        r"closed the connection before its answer was complete|ended its answer before",
     ),
     "malformed for ever": (
         {"steps": [{"say": "I begin", "malformed": True}]},
@@ -93,28 +48,83 @@ FAILING: dict[str, tuple[dict[str, Any], int, str, str]] = {
         "model_protocol",
         r"empty \(it ended with 'content_filter'\)",
     ),
+    "page": ({"model": "page:m"}, 0, "model_protocol", r"answered with a web page.*PAGE_BASE_URL"),
+    "binary": ({"model": "binary:m"}, 0, "model_protocol", r"no event stream"),
+    "wrongform": ({"model": "wrongform:m"}, 0, "model_protocol", r"cannot be used: a tool call is not an object"),
+    "refused content": (
+        {"steps": [{"fail": {"status": 403, "message": "flagged by moderation"}}]},
+        1,
+        "model_refused",
+        r"refuses the content \(403\): flagged",
+    ),
+}
+
+HALTING: dict[str, tuple[dict[str, Any], int | None, str, str]] = {
+    # model or steps, requests to the scripted model (None: as many as the outage's time allows), cause, words
+    "refuses": (
+        {"model": "gone:m"},
+        None,
+        "model_unavailable",
+        r"Nothing listens at 127\.0\.0\.1:\d+\. .*check GONE_BASE_URL",
+    ),
+    "no such host": ({"model": "lost:m"}, None, "model_unavailable", r"no host model\.invalid: .*Check LOST_BASE_URL"),
+    "falls silent": (
+        {"steps": [{"say": "I think of it", "chunk": 4, "delay": "300s"}]},
+        None,
+        "model_unavailable",
+        r"fell silent for 5 s .*LOOM_MODEL_IDLE",
+    ),
+    "401": (
+        {"steps": [{"fail": {"status": 401}}]},
+        1,
+        "model_access",
+        r"refuses the credential \(401\).*OPENAI_API_KEY.*OPENAI_BASE_URL",
+    ),
+    "403": ({"steps": [{"fail": {"status": 403}}]}, 1, "model_access", r"refuses the credential \(403\)"),
+    "404": (
+        {"steps": [{"fail": {"status": 404}}]},
+        1,
+        "model_access",
+        r"404 for the model 'scripted'.*OPENAI_BASE_URL",
+    ),
+    "quota": (
+        {"steps": [{"fail": {"status": 429, "code": "insufficient_quota"}}]},
+        1,
+        "model_access",
+        r"quota is used up",
+    ),
+    "429 for ever": (
+        {"steps": [{"fail": {"status": 429, "retry_after": "50ms"}}]},
+        None,
+        "rate_limit",
+        r"answered 429.*Lower the rate",
+    ),
+    "500 for ever": ({"steps": [{"fail": {"status": 500}}]}, None, "model_unavailable", r"answered 500.*status page"),
+    "closes for ever": (
+        {"steps": [{"say": "I begin", "close_after": 2}]},
+        None,
+        "model_unavailable",
+        r"closed the connection before its answer was complete|ended its answer before",
+    ),
     "key in the refusal": (
         {"steps": [{"fail": {"status": 401, "message": f"bad key {MODEL_KEY} or {CREDENTIAL}"}}]},
         1,
-        "model_refused",
+        "model_access",
         r"bad key \*\*\* or \*\*\*",
     ),
-    "no key": ({"model": "nokey:m"}, 0, "configuration", r"No key for the model 'nokey:m': set NOKEY_API_KEY"),
+    "no key": ({"model": "nokey:m"}, 0, "model_access", r"No key for the model 'nokey:m': set NOKEY_API_KEY"),
     "no address": (
         {"model": "nobody:m"},
         0,
-        "configuration",
+        "model_access",
         r"provider 'nobody', which has no address\. Set NOBODY_BASE_URL",
     ),
-    "bad address": ({"model": "broken:m"}, 0, "configuration", r"BROKEN_BASE_URL is not an address"),
-    "page": ({"model": "page:m"}, 0, "model_protocol", r"answered with a web page.*PAGE_BASE_URL"),
-    "moved": ({"model": "moved:m"}, 0, "model_refused", r"redirects to https://elsewhere\.test/v1.*MOVED_BASE_URL"),
-    "binary": ({"model": "binary:m"}, 0, "model_protocol", r"no event stream"),
-    "silent": ({"model": "silent:m"}, 0, "model_unavailable", r"127\.0\.0\.1:\d+"),
-    "nohttp": ({"model": "nohttp:m"}, 0, "model_unavailable", r"127\.0\.0\.1:\d+"),
-    "unended": ({"model": "unended:m"}, 0, "model_unavailable", r"ended its answer before it was complete"),
-    "excused": ({"model": "excused:m"}, 0, "model_unavailable", r"the model is being loaded"),
-    "wrongform": ({"model": "wrongform:m"}, 0, "model_protocol", r"cannot be used: a tool call is not an object"),
+    "bad address": ({"model": "broken:m"}, 0, "model_access", r"BROKEN_BASE_URL is not an address"),
+    "moved": ({"model": "moved:m"}, 0, "model_access", r"redirects to https://elsewhere\.test/v1.*MOVED_BASE_URL"),
+    "silent": ({"model": "silent:m"}, None, "model_unavailable", r"127\.0\.0\.1:\d+"),
+    "nohttp": ({"model": "nohttp:m"}, None, "model_unavailable", r"127\.0\.0\.1:\d+"),
+    "unended": ({"model": "unended:m"}, None, "model_unavailable", r"ended its answer before it was complete"),
+    "excused": ({"model": "excused:m"}, None, "model_unavailable", r"the model is being loaded"),
 }
 
 RECOVERING: dict[str, tuple[list[dict[str, Any]], int]] = {
@@ -132,6 +142,14 @@ CASES: dict[str, dict[str, Any]] = {
     **{
         name: {"steps": given.get("steps", []), "agent": {"model": given["model"]} if "model" in given else {}}
         for name, (given, *_) in FAILING.items()
+    },
+    **{
+        name: {
+            "steps": given.get("steps", []),
+            "agent": {"limits": {"max_outage": "2s"}, **({"model": given["model"]} if "model" in given else {})},
+            "halts": True,
+        }
+        for name, (given, *_) in HALTING.items()
     },
     **{name: {"steps": steps} for name, (steps, _) in RECOVERING.items()},
     "unpriced": {"steps": [], "agent": {"model": "unpriced:m"}},
@@ -153,6 +171,21 @@ async def test_the_job_fails_and_says_what_to_check(stand: Stand, name: str) -> 
     assert requests(stand, found.job.id) == count
     assert [message["role"] for message in found.messages] == ["user"]
     assert [data["message"] for data in of(found.told, EventType.ERROR)] == [error.message]
+
+
+@pytest.mark.parametrize("name", HALTING)
+async def test_what_a_person_can_put_right_halts_the_step_and_says_what_to_do(stand: Stand, name: str) -> None:
+    _, count, cause, words = HALTING[name]
+    found = await stand.outcome(name)
+    (step,) = found.halted
+    assert (step["at"], step["cause"]) == ("model#1", cause)
+    assert re.search(words, step["message"]), step["message"]
+    assert f"`loom resume {found.job.id}`" in step["action"]
+    if count is not None:
+        assert requests(stand, found.job.id) == count
+    (told,) = of(found.told, EventType.HALTED)
+    assert told["message"] == step["message"]
+    assert found.result.status == "aborted"
 
 
 @pytest.mark.parametrize("name", RECOVERING)
@@ -182,18 +215,9 @@ async def test_a_provider_says_when_to_ask_again(stand: Stand, name: str, second
     found = await stand.unharmed(await stand.start(name))
     waits = [later - sooner for sooner, later in pairwise(stand.asked[found.job.id])]
     assert min(waits) >= seconds
-    assert await asked_for(stand, found.job.id) == {seconds}, "the wait is the plan's, not the provider's"
-
-
-async def asked_for(stand: Stand, job: str) -> set[float]:
-    """The seconds that failed attempts asked the server to wait before the next one."""
-    failures = [
-        event.activity_task_started_event_attributes.last_failure.application_failure_info
-        for run in await histories(stand.loom.client, job)
-        for event in run.events
-        if event.activity_task_started_event_attributes.HasField("last_failure")
-    ]
-    return {failure.next_retry_delay.ToMilliseconds() / 1000 for failure in failures}
+    told = of(found.told, EventType.WAITING)
+    assert {data["cause"] for data in told} == {"rate_limit"}
+    assert len(told) == len(stand.asked[found.job.id]) - 1
 
 
 async def test_usage_that_a_provider_does_not_tell_is_estimated(stand: Stand) -> None:

@@ -37,7 +37,7 @@ def failed(**how: Any) -> ActivityFailed:
         (AGAIN, {"tries": 2}, None),
         ({**AGAIN, "tries": 2}, {"tries": 1}, None),
         ({**AGAIN, "retry_after": 90.0}, {}, Wait(90.0, None, 1)),
-        ({**AGAIN, "retry_after": -1.0}, {}, Wait(1.0, None, 1)),
+        ({**AGAIN, "retry_after": -1.0}, {}, Wait(0.0, None, 1)),
         ({**AGAIN, "retry_after": 1e12}, {}, Wait(MAX_RETRY_AFTER, None, 1)),
         # An outage counts time, and no tries.
         (AWAY, {}, Wait(1.0, NOW, 0)),
@@ -45,6 +45,8 @@ def failed(**how: Any) -> ActivityFailed:
         (AWAY, {"outages": 3, "outage_since": NOW - 7}, Wait(8.0, NOW - 7, 0)),
         (AWAY, {"outages": 400, "outage_since": NOW - 7_000}, Wait(MAX_PAUSE, NOW - 7_000, 0)),
         ({**AWAY, "retry_after": 1_200.0}, {}, Wait(1_200.0, NOW, 0)),
+        ({**AWAY, "retry_after": 0.1}, {"outages": 2}, Wait(0.1, NOW, 0)),
+        ({**AWAY, "retry_after": 0.1}, {"outages": 3}, Wait(8.0, NOW, 0)),
         ({**AWAY, "retry_after": 2 * DAY}, {}, Wait(DAY, NOW, 0)),
         ({**AWAY, "retry_after": 2 * DAY}, {"max_outage": None}, Wait(2 * DAY, NOW, 0)),
         (AWAY, {"outages": 400, "outage_since": NOW - DAY + 30}, Wait(30.0, NOW - DAY + 30, 0)),
