@@ -36,7 +36,7 @@ LOCAL_TIMEOUT = timedelta(milliseconds=500)
 STRETCH_TIMEOUT = timedelta(seconds=1)
 """A stretch ends itself after half of this."""
 UNANSWERED = RetryPolicy(
-    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=10)
 )
 """What the engine does when nobody answered: a worker died or was stopped, or its store is away. It has no end, and
 costs no events; what a party answered ends an activity, and the machine counts it."""

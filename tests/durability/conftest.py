@@ -78,20 +78,20 @@ class House:
         return WorkerProcess(self.settings, self.url, self.folder, environment, activities=activities)
 
     @asynccontextmanager
-    async def inside(self, **options: Any) -> AsyncIterator[None]:
+    async def inside(self, environment: Mapping[str, str] | None = None, **options: Any) -> AsyncIterator[None]:
         """A worker in this process."""
         queue = self.settings.task_queue
         async with (
-            self.runtime() as runtime,
+            self.runtime(environment) as runtime,
             make_worker(self.loom.client, runtime, queue, sandboxed=True, **options),
         ):
             yield
 
-    def runtime(self) -> Runtime:
+    def runtime(self, environment: Mapping[str, str] | None = None) -> Runtime:
         """What activities in this process work with."""
-        environment = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none"}
+        known = {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": "none", **(environment or {})}
         registry = ToolRegistry.load(modules=list(TOOLS))
-        return Runtime(self.loom.store, registry, self.folder, environment=environment)
+        return Runtime(self.loom.store, registry, self.folder, environment=known)
 
     async def approve_all(self, job: Job) -> None:
         """Approve whatever the job asks, until it has ended."""

@@ -1,0 +1,182 @@
+"""The model is away, and workers come and go: no job is lost by it, and each says what it waits for."""
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from loom_client.fake_model import running
+from loom_client.job import Job
+from loom_dsl.events import EventType
+from tests.durability.conftest import House, Opener
+from tests.durability.reading import account, events, of
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.server, pytest.mark.crash]
+
+SAYS: list[dict[str, Any]] = [{"say": "well"}]
+
+
+class Endpoint:
+    """A model at one address, which can go away and come back."""
+
+    def __init__(self, house: House) -> None:
+        self._house, self._up = house, AsyncExitStack()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+
+    async def up(self) -> None:
+        """Begin to answer."""
+        await self._up.enter_async_context(running(self._house.model, port=self.port))
+
+    async def down(self) -> None:
+        """Refuse connections, and cut those that are open."""
+        await self._up.aclose()
+        self._up = AsyncExitStack()
+
+
+def told(kind: EventType, found: list[Any]) -> list[dict[str, Any]]:
+    """What events of a kind say."""
+    return of(found, kind)
+
+
+async def waits_for(house: House, job: Job, tries: int = 1) -> dict[str, Any]:
+    """Wait until lists show that a job waits for its model, after so many tries."""
+
+    async def waiting() -> list[dict[str, Any]]:
+        row = await house.loom.store.read(lambda tx: tx.job(job.id))
+        steps = (row or {}).get("waiting") or []
+        return steps if steps and steps[0]["tries"] >= tries else []
+
+    steps: list[dict[str, Any]] = await eventually(waiting)
+    return steps[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 1}])
+async def test_a_job_goes_on_when_its_model_is_back_after_seconds(house: Opener, options: dict[str, Any]) -> None:
+    opened = await house(SAYS)
+    endpoint = Endpoint(opened)
+    async with opened.inside({"OPENAI_BASE_URL": endpoint.url}):
+        jobs = [await opened.start(**options) for _ in range(3)]
+        for job in jobs:
+            step = await waits_for(opened, job, tries=3)
+            assert (step["at"], step["cause"]) == ("model#1", "model_unavailable")
+            assert "Nothing listens" in step["message"]
+        await endpoint.up()
+        try:
+            for job in jobs:
+                assert (await job.result()).status == "completed"
+        finally:
+            await endpoint.down()
+    for job in jobs:
+        found = await events(job)
+        assert len(told(EventType.WAITING, found)) >= 3
+        assert told(EventType.ERROR, found) == []
+        row = await opened.loom.store.read(lambda tx, name=job.id: tx.job(name))
+        assert (row["waiting"], row["halted"]) == (None, None)
+
+
+async def test_an_outage_in_the_middle_of_an_answer_costs_no_job(house: Opener) -> None:
+    opened = await house([{"say": "word " * 40, "chunk": 5, "delay": "30ms"}])
+    endpoint = Endpoint(opened)
+    async with opened.inside({"OPENAI_BASE_URL": endpoint.url}):
+        await endpoint.up()
+        job = await opened.start()
+        await eventually(lambda: streaming(job))
+        await endpoint.down()
+        await waits_for(opened, job)
+        await endpoint.up()
+        result = await job.result()
+        await endpoint.down()
+    assert (result.status, result.answer.split()[0]) == ("completed", "word")
+    assert result.usage.model_calls == 1
+
+
+async def streaming(job: Job) -> bool:
+    """Whether the model's answer is on its way."""
+    return bool(of(await events(job), EventType.LLM_DELTA))
+
+
+async def test_a_resume_ends_the_wait_at_once(house: Opener) -> None:
+    opened = await house(SAYS)
+    endpoint = Endpoint(opened)
+    async with opened.inside({"OPENAI_BASE_URL": endpoint.url}):
+        job = await opened.start()
+        step = await waits_for(opened, job, tries=5)
+        await endpoint.up()
+        assert (await job.resume(by="ops"))["verdict"] == "recorded"
+        result = await job.result()
+        await endpoint.down()
+    assert result.status == "completed"
+    (resumed, *_) = told(EventType.RESUMED, await events(job))
+    assert (resumed["cause"], resumed["by"]) == ("model_unavailable", "ops")
+    asked = [one for one in opened.model.requests if one.headers.get("x-loom-run") == job.id]
+    assert len(asked) == 1
+    assert step["next_at"] > step["since"]
+
+
+async def test_a_step_that_is_halted_outlives_its_worker_and_goes_on_when_it_is_resumed(house: Opener) -> None:
+    opened = await house(SAYS)
+    endpoint = Endpoint(opened)
+    given = {"OPENAI_BASE_URL": endpoint.url}
+    async with opened.inside(given):
+        job = await opened.start(opened.agent(limits={"max_outage": "1s"}))
+
+        async def halted() -> Any:
+            row = await opened.loom.store.read(lambda tx: tx.job(job.id))
+            return (row or {}).get("halted")
+
+        (step,) = await eventually(halted)
+        assert (step["cause"], step["at"]) == ("model_unavailable", "model#1")
+    await endpoint.up()
+    async with opened.inside(given):
+        assert (await job.status())["halted"][0]["cause"] == "model_unavailable"
+        await job.resume(by="ops")
+        result = await job.result()
+    await endpoint.down()
+    assert result.status == "completed"
+
+
+async def test_answers_that_cannot_be_used_are_counted_over_continue_as_new(house: Opener) -> None:
+    opened = await house([{"malformed": True, "times": 3, "say": "well"}])
+    async with opened.inside():
+        job = await opened.start(steps=1)
+        assert (await job.result()).status == "completed"
+    opened = await house([{"malformed": True}])
+    async with opened.inside():
+        job = await opened.start(steps=1)
+        result = await job.result()
+    assert result.error is not None
+    assert (result.error.code, opened.model.count) == ("model_protocol", 4)
+
+
+async def test_restarts_in_the_middle_of_calls_lose_no_job(house: Opener) -> None:
+    """Clean stops and kills, more of them than a call has tries."""
+    opened = await house([{"before": "4s", "say": "well"}])
+    async with opened.worker() as worker:
+        jobs = [await opened.start() for _ in range(6)]
+        for _ in range(6):
+            await asyncio.sleep(0.5)  # somewhere in the calls
+            worker.kill()
+            await worker.start()
+        for job in jobs:
+            found = await account(opened.loom.store, job)
+            assert found.status == "completed"
+    for job in jobs:
+        assert told(EventType.ERROR, await events(job)) == []
+
+
+async def test_a_release_that_dies_soon_after_its_start_loses_no_job(house: Opener) -> None:
+    opened = await house([{"before": "2s", "say": "well"}])
+    async with opened.worker() as worker:
+        jobs = [await opened.start() for _ in range(3)]
+        for _ in range(5):
+            await eventually(lambda: opened.model.count > 0)
+            worker.kill()
+            await worker.start()
+        for job in jobs:
+            assert (await job.result()).status == "completed"
