@@ -90,7 +90,8 @@ def status_error(
     if code in _QUOTA or kind in _QUOTA:
         return ModelAccessRefused(f"{told}. The account's quota is used up: look at its plan and billing.")
     if again == "false" and status not in (401, 403, 404):
-        return ModelRequestRefused(f"{told}. The provider asks not to try again.")
+        later = status == 429 or status >= 500 or status in _AGAIN  # what a person may try again, and we may not
+        return (ModelAccessRefused if later else ModelRequestRefused)(f"{told}. The provider asks not to try again.")
     if status == 429:
         return ModelRateLimit(f"{told}. Lower the rate, or wait.", retry_after=wait)
     if status >= 500 or status in _AGAIN or again == "true":

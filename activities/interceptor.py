@@ -18,7 +18,7 @@ from activities.firing import BEGIN
 from activities.heartbeats import Heartbeats
 from activities.runtime import Run, Runtime, remember, take_run, this_run
 from activities.tool_run import describe
-from loom_dsl.errors import LoomError, MissingTools, StoreError, StoreLocked, WrongStore
+from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
@@ -138,12 +138,13 @@ class _Inbound(ActivityInboundInterceptor):
 
     def _told(self, error: LoomError) -> ApplicationError:
         text = self._text(error.message)
-        if isinstance(error, StoreError | MissingTools) or activity.info().activity_type == FLUSH:
+        gone = isinstance(error, BlobMissing)  # it does not come back
+        if (isinstance(error, StoreError | MissingTools) and not gone) or activity.info().activity_type == FLUSH:
             return _unanswered(text, error.code, self._delay(error))
         return answered(
             text,
             error.code,
-            again=error.retryable,
+            again=error.retryable or gone,
             outage=error.outage,
             halts=error.halts,
             retry_after=getattr(error, "retry_after", None),

@@ -11,6 +11,7 @@ from loom_dsl.build_nodes import (
     Duration,
     EndHandle,
     Function,
+    LlmHandle,
     NodeHandle,
     StepHandle,
     SubgraphHandle,
@@ -112,10 +113,10 @@ class BodyBuilder:
         model: str,
         system: Value = "",
         parameters: Mapping[str, Value] | None = None,
-    ) -> StepHandle:
+    ) -> LlmHandle:
         """Add a node that calls a model once, without tools."""
         given: dict[str, object] = {"model": model, "prompt": prompt}
-        return self._add(StepHandle, id, {"llm": given | _given({"system": system, "parameters": parameters})})
+        return self._add(LlmHandle, id, {"llm": given | _given({"system": system, "parameters": parameters})})
 
     def subgraph(self, id: str, graph: GraphRef, arguments: Arguments = None, /, **more: Value) -> SubgraphHandle:
         """Add a node that runs a graph once. Without arguments the graph's input is that of this one."""

@@ -36,6 +36,7 @@ class ActivityOptions(TypedDict, total=False):
 
     carrier: Literal["remote", "local"] | Expr
     events: Literal["carry", "leave"] | Expr
+    max_outage: Duration
     inbox: Literal["take"]
 
 
@@ -239,6 +240,14 @@ class ActivityHandle(StepHandle):
         for field, value in options.items():
             self._set(field, value)
         return self
+
+
+class LlmHandle(StepHandle):
+    """A node that calls a model once."""
+
+    def max_outage(self, time: Duration) -> Self:
+        """Wait for so long while the model is away, before a person is asked; ``never``: without an end."""
+        return self._set("max_outage", time)
 
 
 class SubgraphHandle(StepHandle):

@@ -161,13 +161,13 @@ async def test_a_compression_that_fails_is_paid_for_and_is_not_tried_again_every
 
 
 async def test_a_job_whose_refused_conversation_cannot_be_compressed_ends_with_the_reason(house: Opener) -> None:
-    opened = await house([LOOK, LOOK, REFUSED], cases=cases({"fail": {"status": 401, "message": "no such key"}}))
+    opened = await house([LOOK, LOOK, REFUSED], cases=cases({"fail": {"status": 400, "message": "no such field"}}))
     async with opened.inside():
         job = await opened.start()
         result = await job.result()
     assert result.error is not None
     assert (result.status, result.error.code) == ("failed", ModelRequestRefused.code)
-    assert "no such key" in result.error.message
+    assert "no such field" in result.error.message
     assert result.usage.prompt_tokens == USAGE["prompt"] * 2
     same(await again(opened, job))
 

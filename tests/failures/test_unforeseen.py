@@ -15,7 +15,20 @@ from activities.interceptor import Failures
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.cli.worker_log import OneLine
-from loom_dsl.errors import BlobMissing, LoomError, ModelRateLimit, StoreError, StoreLocked, StoreReadOnly, WrongStore
+from loom_dsl.errors import (
+    BlobMissing,
+    LoomError,
+    MissingTools,
+    ModelAccessRefused,
+    ModelProtocolError,
+    ModelRateLimit,
+    ModelRequestRefused,
+    ModelUnavailable,
+    StoreError,
+    StoreLocked,
+    StoreReadOnly,
+    WrongStore,
+)
 from loom_store.store import Store
 
 SECRET = "a-value-that-only-the-worker-knows-77"
@@ -76,15 +89,35 @@ async def test_an_unknown_error_is_logged_without_secrets(
         pytest.param(StoreError("disk I/O error"), 2, 120.0, id="second"),
         pytest.param(StoreReadOnly(), 9, 120.0, id="ninth"),
         pytest.param(StoreLocked(), 1, None, id="locked"),
-        pytest.param(WrongStore(), 1, None, id="another store"),
-        pytest.param(BlobMissing(), 1, None, id="missing content"),
-        pytest.param(ModelRateLimit(retry_after=7.0), 1, 7.0, id="provider"),
-        pytest.param(ModelRateLimit(retry_after=7_000.0), 1, 60.0, id="slow provider"),
+        pytest.param(WrongStore(), 1, 5.0, id="another store"),
+        pytest.param(MissingTools(), 3, 15.0, id="other tools"),
+        pytest.param(MissingTools(), 900, 300.0, id="other tools for long"),
     ],
 )
-async def test_a_store_that_fails_is_given_minutes(
+async def test_what_nobody_answered_is_tried_again_by_the_engine(
     tmp_path: Path, error: LoomError, attempt: int, delay: float | None
 ) -> None:
     caught = await told(tmp_path, error, attempt)
     assert (caught.type, caught.non_retryable) == (error.code, False)
     assert caught.next_retry_delay == (None if delay is None else timedelta(seconds=delay))
+
+
+@pytest.mark.parametrize(
+    ("error", "details"),
+    [
+        (BlobMissing(), {"again": True}),
+        (ModelRateLimit(retry_after=7_000.0), {"again": True, "outage": True, "retry_after": 7_000.0}),
+        (ModelUnavailable(), {"again": True, "outage": True}),
+        (ModelProtocolError(), {"again": True}),
+        (ModelAccessRefused(), {"halts": True}),
+        (ModelRequestRefused(), {}),
+        (RuntimeError("a fault of ours"), {"again": True}),
+    ],
+)
+async def test_what_a_party_answered_ends_the_activity_and_says_what_may_follow(
+    tmp_path: Path, error: Exception, details: dict[str, Any]
+) -> None:
+    caught = await told(tmp_path, error, 4)
+    assert caught.non_retryable
+    (said,) = caught.details
+    assert {name: said[name] for name in said if name != "action"} == {"attempt": 4, **details}

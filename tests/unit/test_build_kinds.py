@@ -96,8 +96,16 @@ KINDS: list[Case] = [
         },
     ),
     (
-        lambda g: g.activity("n", os.path.join).options(carrier="local", events="leave", inbox="take"),
-        {"activity": "posixpath:join", "carrier": "local", "events": "leave", "inbox": "take"},
+        lambda g: g.activity("n", os.path.join).options(
+            carrier="local", events="leave", inbox="take", max_outage="never"
+        ),
+        {
+            "activity": "posixpath:join",
+            "carrier": "local",
+            "events": "leave",
+            "inbox": "take",
+            "max_outage": "never",
+        },
     ),
     (
         lambda g: g.tool("n", "glob", {"a-b": 1}, path=f"{input.dir}/*"),
@@ -106,14 +114,17 @@ KINDS: list[Case] = [
     (lambda g: g.tool("n", os.path.join), {"tool": "posixpath:join"}),
     (lambda g: g.agent("n", "writer", task="write"), {"agent": "writer", "with": {"task": "write"}}),
     (
-        lambda g: g.llm("n", f"Sum up {R.text}", model="m", system="Be brief.", parameters={"temperature": 0}),
+        lambda g: g.llm(
+            "n", f"Sum up {R.text}", model="m", system="Be brief.", parameters={"temperature": 0}
+        ).max_outage("2h"),
         {
+            "max_outage": "2h",
             "llm": {
                 "model": "m",
                 "prompt": "Sum up ${result.text}",
                 "system": "Be brief.",
                 "parameters": {"temperature": 0},
-            }
+            },
         },
     ),
     (

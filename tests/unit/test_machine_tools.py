@@ -8,6 +8,7 @@ from loom_dsl.commands import RunActivity
 from loom_dsl.library import shipped
 from loom_dsl.plan import Plan
 from loom_dsl.simulate import Simulation
+from loom_dsl.status import status_of
 from tests.support.simulated import approvals, decision, graph, of_type, simulate
 
 TWICE = {
@@ -91,7 +92,7 @@ def test_what_nobody_answers_counts_as_the_graphs_policy_says(policy: str, code:
 def test_a_policy_that_halts_keeps_the_question_open_until_somebody_decides() -> None:
     sim = started("halt", expires=60.0)
     sim.run()
-    assert sim.machine.state.paused is not None
+    assert [step["cause"] for step in status_of(sim.machine)["halted"]] == ["approval_expired"]
     sim.signal("loom.decision", decision(approvals(sim)[0][1], "approve", remember="job"))
     assert sim.run().result == {"one": "sent", "two": "sent", "inner": "sent"}
 

@@ -221,7 +221,7 @@ def test_functions_of_users_take_back_by_the_activity_that_calls_them() -> None:
     (command,) = sim.work
     assert isinstance(command, RunActivity)
     assert command.activity == "loom.function.call"
-    assert command.arguments == {"function": "shop:refund", "with": {"id": 1}}
+    assert command.arguments == {"function": "shop:refund", "with": {"id": 1}, "timeout": 300.0}
     assert (command.timeout, command.retry) == (300.0, (7, 1.0, 2.0, 60.0))
 
 
