@@ -40,7 +40,7 @@ class Approvals(BaseModel):
     expires: Expiry = None
     """How long to wait."""
     on_expiry: Literal["deny", "allow", "halt", "escalate"] = "deny"
-    """What counts then: it is refused, it is allowed, the job is paused until somebody decides or resumes it, or the
+    """What counts then: it is refused, it is allowed, its step is halted until somebody decides or resumes it, or the
     next step of `escalate` is taken and the time starts again. `allow` holds only for what the agent's own rules
     ask."""
     remind: Duration | None = None
