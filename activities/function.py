@@ -19,6 +19,7 @@ from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
 from activities.tool_run import Raised, describe, run_function
+from activities.users_code import Code
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
 from loom_dsl.redaction import mask_known, redact
@@ -92,7 +93,8 @@ class Function:
         )
         keywords |= dict.fromkeys(signature.context, context)
         try:
-            result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
+            is_async = inspect.iscoroutinefunction(function)
+            result = await run_function(function, keywords, is_async=is_async, code=Code((reference,)))
         except Raised as raised:
             raise self._failed(reference, raised.error) from None
         finally:

@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from loom_dsl.tools import Preview, Tool
+from loom_dsl.errors import ToolError
+from loom_dsl.tools import Preview, Tool, validate_arguments
 
 
 class Raised(Exception):
@@ -28,6 +29,11 @@ Via = Callable[..., Any]
 def call(found: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
     """Call what was found."""
     return found(*arguments, **keywords)
+
+
+def by_position(found: Callable[..., Any], /, **keywords: Any) -> Any:
+    """Call what was found with what is given by name, in that order: its author named the parameters as they liked."""
+    return found(*keywords.values())
 
 
 def as_text(found: Callable[..., object], *arguments: Any) -> str:
@@ -49,6 +55,23 @@ def as_truth(found: Callable[[], object]) -> bool:
 def as_nothing(found: Callable[..., object], *arguments: Any) -> None:
     """Call what only raises."""
     found(*arguments)
+
+
+def keys_of(*given: Any) -> list[tuple[str | None, str]]:
+    """Find the concurrency keys of tools, or why one has none. The list of their arguments comes last."""
+    *tools, raws = given
+    return [_key_of(tool, raw) for tool, raw in zip(tools, raws, strict=True)]
+
+
+def _key_of(tool: Tool, raw: str) -> tuple[str | None, str]:
+    assert tool.concurrency_key is not None
+    try:
+        key = tool.concurrency_key(validate_arguments(tool, raw))
+        return None if key is None else str(key), ""
+    except ToolError:
+        return None, ""  # it is not going to run
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +99,8 @@ class Code:
     def name(self) -> str:
         """Names it in a sentence."""
         named = ", ".join(self.references)
-        return named if self.part in ("", "function", "tool") else f"`{self.part}` of {named}"
+        part = "concurrency_key" if self.part == "tool" else self.part
+        return named if part in ("", "function") else f"`{part}` of {named}"
 
     def given(self, *arguments: Any) -> "Code":
         """The same, called with these."""

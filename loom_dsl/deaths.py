@@ -31,6 +31,9 @@ class DeathRules:
     singly: int = 2
 
 
+DEATH_RULES = DeathRules()
+
+
 @dataclass(frozen=True, slots=True)
 class StepHistory:
     """What earlier attempts at a step left behind.

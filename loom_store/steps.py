@@ -86,6 +86,11 @@ class Steps(Scope):
             for row in rows
         ]
 
+    def steps_under_way(self) -> list[Step]:
+        """Give the steps that some process is at, or was when it died."""
+        found = self._execute(select(steps.c.process).where(steps.c.process.is_not(None)).distinct()).scalars().all()
+        return [step for process in found for step in self.steps_of(process)]
+
     def worker_seen(self, process: str) -> WorkerSeen | None:
         """Give when a worker's process was there; None: it never said so."""
         row = self._first(_WORKER, {"of_process": process})

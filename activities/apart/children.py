@@ -22,7 +22,7 @@ LOADING_SECONDS = 60.0
 PARTING_SECONDS = 1.0
 """For what a call may still see that it is cancelled, before its process is killed."""
 _ENDING_SECONDS = 5.0
-_TAIL_LINES, _TAIL_WIDTH = 12, 300
+_TAIL_LINES, _TAIL_WIDTH = 20, 300
 _START = Path(__file__).with_name("start.py")
 
 

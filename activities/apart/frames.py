@@ -90,7 +90,7 @@ class RaisedThere:
             text = ""
         loom = next((each.__name__ for each in type(error).__mro__ if getattr(errors, each.__name__, None) is each), "")
         found = {name: getattr(error, name, None) for name in ("code", "retryable", "recoverable")}
-        marks = {name: value for name, value in found.items() if type(value) in (str, bool)}
+        marks = {name: value for name, value in found.items() if isinstance(value, str | bool)}
         return cls(type(error).__name__, str(text)[:LONGEST_TEXT], loom, marks, isinstance(error, Exception))
 
     def error(self) -> BaseException:
@@ -161,11 +161,11 @@ def read_there(body: bytes) -> Message:
 
 def plain(result: object) -> object:
     """Make what users' code gave plain: values of JSON, and what Loom's own classes hold of them."""
-    if isinstance(result, HookAnswer) and result.arguments is not None:
-        result = replace(result, arguments=_as_json(dict(result.arguments)))
-    if isinstance(result, Reconciliation):
-        result = replace(result, result=plain(result.result))
     try:
+        if isinstance(result, HookAnswer) and result.arguments is not None:
+            result = replace(result, arguments=pydantic_core.to_jsonable_python(dict(result.arguments)))
+        if isinstance(result, Reconciliation):
+            result = replace(result, result=plain(result.result))
         read_there(framed((result,))[LENGTH.size :])
         return result
     except Exception:

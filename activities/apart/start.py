@@ -25,7 +25,7 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """Be that process."""
     _end_with(int(sys.argv[2]))
-    faulthandler.enable()  # the last lines of a crash say where it was
+    faulthandler.enable(all_threads=False)  # the last lines of a crash say where it was
     line = socket.socket(fileno=int(sys.argv[1]))
     stream = line.makefile("rb")
     sys.path[:] = json.loads(stream.readline())

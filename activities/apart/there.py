@@ -117,11 +117,14 @@ def _context(line: Line, number: int, data: ContextData) -> ToolContext:
 def _found(reference: str, part: str) -> Callable[..., Any]:
     """Find what a reference means, in a module that the worker has, too."""
     module, _, name = reference.rpartition(":")
-    found = member(importlib.import_module(module), name)
-    if not part or found is None:
-        return found if found is not None else getattr(importlib.import_module(module), name)
-    made = tool(found)
-    return made if part == "tool" else getattr(made, part)
+    found: Any = member(importlib.import_module(module), name)
+    if part:
+        made = tool(found)
+        found = made if part == "tool" else getattr(made, part)
+    if not callable(found):
+        raise AttributeError(f"{reference} has no {part or 'such function'}")
+    code: Callable[..., Any] = found
+    return code
 
 
 def _load(code: Code) -> list[Callable[..., Any]]:
@@ -166,5 +169,3 @@ def _serve_one(told: Line, runner: asyncio.Runner, body: bytes) -> None:
     except BaseException as error:  # also SystemExit: in the worker it would not end it either
         return told.send("raised", RaisedThere.of(error))
     told.send("done", plain(result))
-
-
