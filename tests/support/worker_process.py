@@ -104,10 +104,12 @@ class WorkerProcess:
 
     @property
     def process(self) -> int:
-        """The worker's own process."""
-        assert self._process is not None, "the worker does not run"
-        (worker,) = psutil.Process(self._process.pid).children()
-        return int(worker.pid)
+        """The worker's own process; 0 while there is none."""
+        try:
+            children = psutil.Process(self._process.pid).children() if self._process is not None else []
+        except psutil.NoSuchProcess:
+            return 0
+        return int(children[0].pid) if children else 0
 
     def stop(self) -> None:
         """Tell it to stop in good order."""
