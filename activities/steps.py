@@ -54,7 +54,10 @@ USERS = frozenset(
 to wait for each other when they are suspects."""
 LONGEST = 3_000
 """Characters of what a step that died is told by."""
+LATER_SECONDS = 0.1
+"""For how long the end of a step may wait for the beginning of another one, to be written with it."""
 Result = TypeVar("Result")
+Note = Callable[[Transaction], object]
 Given = Mapping[str, Any]
 Fate = Literal["alive", "gone", "unclear"]
 
@@ -72,6 +75,7 @@ class Steps:
         self.store, self.secrets, self.rules = store, secrets, rules
         self.children = Children()
         self.singly = asyncio.Lock()
+        self._ended: list[Note] = []
 
     async def attempt(self, given: Any, work: Callable[[], Awaitable[Result]]) -> Result:
         """Run an activity as an attempt at its step. When users' code of it kills its process, it is run again.
@@ -107,9 +111,36 @@ class Steps:
         """
         return await Attempt(self, job, given, kind="").run(work)
 
+    async def written(self, work: Callable[[Transaction], Result]) -> Result:
+        """Write something down, with what waits, and give what it gives."""
+        ended, self._ended = self._ended, []
+
+        def all_of_it(tx: Transaction) -> Result:
+            for each in ended:
+                each(tx)
+            return work(tx)
+
+        return await asyncio.wrap_future(self.store.note(all_of_it))
+
+    def later(self, work: Note) -> None:
+        """Write something down for which nobody waits, with the next step that begins, or soon.
+
+        What is lost with the process only makes the next attempts more careful.
+        """
+        if not self._ended:
+            asyncio.get_running_loop().call_later(LATER_SECONDS, self._settle)
+        self._ended.append(work)
+
     async def close(self) -> None:
-        """Wait until the processes with users' code are gone."""
+        """Write down what waits, and wait until the processes with users' code are gone."""
+        self._settle()
         await self.children.close()
+
+    def _settle(self) -> None:
+        ended, self._ended = self._ended, []
+        if ended:
+            with contextlib.suppress(StoreError):
+                self.store.note(lambda tx: [each(tx) for each in ended])
 
 
 @dataclass(slots=True)
@@ -179,14 +210,14 @@ class Attempt:
         self, code: Code, keywords: Mapping[str, Any], seconds: float | None, *, is_async: bool
     ) -> Any:
         """Call users' code in a process of its own. When the worker dies meanwhile, it is not this step's fault."""
-        await self._written(partial(self._park, process=None))
+        await self.steps.written(partial(self._park, process=None))
         try:
             return await self.steps.children.call(code, keywords, seconds, is_async=is_async)
         except Died as died:
             text = redact(f"{code.name} ended its process: {died}", self.steps.secrets)[:LONGEST]
-            raise await self._written(partial(self._count, what=text)) from None
+            raise await self.steps.written(partial(self._count, what=text)) from None
         finally:
-            self._note(partial(self._park, process=this_process()))
+            self.steps.later(partial(self._park, process=this_process()))
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
@@ -200,18 +231,18 @@ class Attempt:
         if self.kind in USERS or not runs_singly(history, self.steps.rules):
             yield
             return
-        await self._written(partial(self._park, process=None))
+        await self.steps.written(partial(self._park, process=None))
         async with self.steps.singly:
-            await self._written(partial(self._park, process=this_process()))
+            await self.steps.written(partial(self._park, process=this_process()))
             yield
 
     async def _begin(self) -> None:
-        step, history = await self._written(self._noted_begin)
+        step, history = await self.steps.written(self._noted_begin)
         self._noted, self._course = step, course_of(history, self.steps.rules)
         if self._course != "halted" or not self.kind:
             return
         message = f"{step.deaths} workers died while they had only this step"
-        raise await self._written(partial(self._halted, deaths=step.deaths, what=message))
+        raise await self.steps.written(partial(self._halted, deaths=step.deaths, what=message))
 
     def _noted_begin(self, tx: Transaction) -> tuple[Step, StepHistory]:
         before, unclear = tx.step(self.job, self.key), False
@@ -297,15 +328,7 @@ class Attempt:
     def _end(self, answered: bool) -> None:
         noted = self._noted
         if noted is not None:
-            self._note(lambda tx: tx.end_step(noted, answered=answered))
-
-    async def _written(self, work: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.wrap_future(self.steps.store.note(work))
-
-    def _note(self, work: Callable[[Transaction], object]) -> None:
-        """Write something down for which nobody waits. Without it, the next attempt is only more careful."""
-        with contextlib.suppress(StoreError):
-            self.steps.store.note(work)
+            self.steps.later(lambda tx: tx.end_step(noted, answered=answered))
 
 
 def _is_answer(error: BaseException) -> bool:

@@ -14,7 +14,9 @@ from loom_store.tables import jobs, steps, workers
 _COLUMNS = (steps.c.id, steps.c.process, steps.c.begun_at, steps.c.deaths, steps.c.suspected)
 _OF_KEY = (steps.c.job == bindparam("of_job"), steps.c.key_hash == bindparam("of_hash"))
 _FIND = select(*_COLUMNS).where(*_OF_KEY)
-_ADD = insert(steps)
+_ADD = insert(steps).values(
+    {name: bindparam("new_" + name) for name in ("job", "key_hash", "key", "process", "begun_at")}
+)
 _CHANGE = (
     update(steps)
     .where(steps.c.id == bindparam("of_id"))
@@ -108,8 +110,8 @@ class Steps(Scope):
         if found is None:
             job_id = self._find_job(job)
             if job_id is not None and process is not None:
-                given = {"job": job_id, "key_hash": key_hash(key), "key": shorten_key(key, job)}
-                self._execute(_ADD, given | {"process": process, "begun_at": now})
+                given = {"new_job": job_id, "new_key_hash": key_hash(key), "new_key": shorten_key(key, job)}
+                self._driven(_ADD, given | {"new_process": process, "new_begun_at": now})
             return Step(job, key, process, now, 0, 0)
         begun = Step(job, key, process, max(now, found[2] + 1), found[3], found[4])
         self._change_step(found[0], begun)
@@ -137,8 +139,8 @@ class Steps(Scope):
             return
         mine = {"of_job": job_id, "of_hash": key_hash(begun.key), "of_begun_at": begun.begun_at}
         if not answered:
-            self._execute(_FORGET_UNMARKED, mine)
-        self._execute(_FORGET if answered else _LEAVE, mine)
+            self._driven(_FORGET_UNMARKED, mine)
+        self._driven(_FORGET if answered else _LEAVE, mine)
 
     def _found_step(self, job: str, key: str) -> tuple[Any, ...] | None:
         job_id = self._find_job(job)
