@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 
 from loom_client.dev_server import DevServer
-from loom_client.job import Job
+from loom_client.job import JobHandle
+from loom_dsl.document import load_document, validate_model
 from loom_dsl.events import EventType
+from loom_dsl.graph import Graph
 from loom_store.steps import Step
-from tests.durability.reading import events, of
+from tests.durability.reading import of
 from tests.failures.stand import MODEL_KEY, Stand, standing
 from tests.support.deadly_tools import DEATHS, GO
+from tests.support.dying_process import seen
 from tests.support.external import lines
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
@@ -66,28 +69,40 @@ async def supervised(
                 await asyncio.gather(running, return_exceptions=True)
 
 
-async def suspicions(job: Job) -> list[dict[str, Any]]:
-    return [data for data in of(await events(job), EventType.WARNING) if data["code"] == "step_suspected"]
+async def suspicions(job: JobHandle) -> list[dict[str, Any]]:
+    told = [event async for event in job.events(follow=False)]
+    return [data for data in of(told, EventType.WARNING) if data["code"] == "step_suspected"]
 
 
-async def killed(job: Job) -> list[dict[str, Any]]:
-    """Wait until a step of the job has been told to have killed three processes; all that was told of suspicions."""
-    await eventually(lambda: has_killed(job), every=0.1)
+async def killed(job: JobHandle, deaths: int = 3) -> list[dict[str, Any]]:
+    """Wait until a step of the job has been told to have killed so many processes; all that was told of suspicions."""
+    await eventually(lambda: has_killed(job, deaths), every=0.1)
     return await suspicions(job)
 
 
-async def has_killed(job: Job) -> bool:
+async def has_killed(job: JobHandle, deaths: int) -> bool:
     found = await suspicions(job)
-    return bool(found) and found[-1]["deaths"] == 3
+    return bool(found) and found[-1]["deaths"] == deaths
 
 
 async def under_way(stand: Stand) -> list[Step]:
     return await stand.loom.store.read(lambda tx: tx.steps_under_way())
 
 
+async def ended(stand: Stand) -> bool:
+    return not await under_way(stand)
+
+
 async def is_at_work(stand: Stand, worker: WorkerProcess) -> bool:
     """Whether this very process has begun steps."""
     return any(f" {worker.process} " in (step.process or "") for step in await under_way(stand))
+
+
+async def young(stand: Stand, worker: WorkerProcess) -> None:
+    """See that it is written down when the worker began."""
+    (process, *_) = {step.process for step in await under_way(stand) if f" {worker.process} " in (step.process or "")}
+    assert process is not None
+    await stand.loom.store.write(lambda tx: tx.worker_seen(process) or seen(tx, process, 1.0))
 
 
 async def held_by(stand: Stand, count: int) -> bool:
@@ -164,9 +179,9 @@ async def test_what_kills_in_a_light_stage_kills_one_worker(
 
 async def test_a_concurrency_key_that_kills_halts_the_step_of_the_model(dev_server: DevServer, tmp_path: Path) -> None:
     cases = {"killer": calling("keyed", folder=str(tmp_path / "killer"))}
-    async with supervised(dev_server, tmp_path, cases) as (stand, worker):
+    async with supervised(dev_server, tmp_path, cases, most=2) as (stand, worker):
         job = await stand.start("killer", agent=AGENT)
-        found = await killed(job)
+        found = await killed(job, 2)
         assert f"`concurrency_key` of {MODULE}:keyed ended its process" in found[-1]["message"]
         assert worker.starts == 2
 
@@ -190,7 +205,7 @@ async def test_a_clean_stop_is_no_death(dev_server: DevServer, tmp_path: Path) -
         (tmp_path / GO).touch()
         assert (await job.result()).status == "completed"
         assert await suspicions(job) == []
-        assert await under_way(stand) == []
+        await eventually(lambda: ended(stand))
 
 
 async def test_innocent_jobs_outlive_workers_that_are_killed_six_times(dev_server: DevServer, tmp_path: Path) -> None:
@@ -202,9 +217,38 @@ async def test_innocent_jobs_outlive_workers_that_are_killed_six_times(dev_serve
             stand.begin(name, agent=AGENT)
         for kills in range(6):
             await eventually(lambda: is_at_work(stand, worker))
+            await young(stand, worker)
             os.kill(worker.process, signal.SIGKILL)
             await eventually(lambda started=kills + 2: worker.starts == started)
         ended = [await stand.jobs[name] for name in names]
-        for each in ended:
-            print(each.result.status, each.result.error, [x["message"] for x in await suspicions(each.job)])
-        assert {each.result.status for each in ended} == {"completed"}
+        assert [each.result.error for each in ended if each.result.status != "completed"] == []
+        assert {told["deaths"] for each in ended for told in await suspicions(each.job)} <= {0}
+
+
+GRAPH = """
+loom: 1
+kind: graph
+name: deadly
+start: kill
+nodes:
+  kill:
+    activity: tests.support.deadly_tools:kill_function
+    retry: {attempts: 1}
+    with: {folder: FOLDER}
+    next: done
+  done: {end: true}
+"""
+
+
+async def test_a_suspected_function_of_a_graph_kills_no_worker(dev_server: DevServer, tmp_path: Path) -> None:
+    graph = validate_model(load_document(GRAPH.replace("FOLDER", str(tmp_path)), "test", kinds=("graph",)), Graph)
+    async with standing(dev_server, tmp_path, f"test-{uuid.uuid4().hex[:12]}", {}, serve=False) as stand:
+        job = await stand.loom.start_graph(graph, workdir=tmp_path)
+        suspect = Step(job.id, f"{job.id}/0/kill#1", None, 1, 0, 1)
+        await stand.loom.store.write(lambda tx: tx.mark_step(suspect))
+        async with WorkerProcess(stand.loom.settings, stand.url, tmp_path, tools=(MODULE,)) as worker:
+            pid = worker.process
+            found = await killed(job)
+            assert f"{MODULE}:kill_function ended its process" in found[-1]["message"]
+            assert len(lines(tmp_path, DEATHS)) == 3
+            assert worker.process == pid

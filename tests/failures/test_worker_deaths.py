@@ -1,6 +1,8 @@
 """What the next attempt makes of the notes of a process that was killed, of one that lives, and of one elsewhere."""
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from activities.holding import this_process
 from activities.steps import Attempt, Steps
+from activities.users_code import Code
 from loom_dsl.deaths import DeathRules
 from loom_dsl.errors import StepDied, StepKillsWorker, ToolError
+from loom_dsl.tools import ToolContext
 from loom_store.steps import Step
 from loom_store.store import Store
+from tests.support.deadly_tools import DEATHS
 from tests.support.dying_process import killed, process_with, seen
+from tests.support.external import lines
 from tests.support.waiting import eventually
 
 USERS, OWN = "loom.tool.execute", "loom.model.call"
@@ -102,7 +109,7 @@ async def test_of_a_worker_elsewhere_its_silence_tells(
     place: Place, ago: float, stopped: bool, expected: tuple[int, int], apart: bool
 ) -> None:
     elsewhere = "another-boot/pid:[1] 17 4711"
-    with Store.open(place.path, clock=lambda: __import__("time").time() - ago) as then:
+    with Store.open(place.path, clock=lambda: time.time() - ago) as then:
         then.write_sync(lambda tx: tx.begin_step("a", "a/0/x#1", elsewhere))
     place.store.write_sync(lambda tx: seen(tx, elsewhere, 100.0, ago, stopped))
     attempt = place.attempt()
@@ -147,16 +154,19 @@ async def test_what_ends_with_an_answer_leaves_nothing_behind(place: Place) -> N
         else:
             with pytest.raises(error):
                 await place.attempt().run(work)
+        await place.steps.close()
         assert place.history() is None
 
 
 async def test_what_is_broken_off_leaves_what_was_before_it(place: Place) -> None:
     with pytest.raises(asyncio.CancelledError):
         await place.attempt().run(stops)
+    await place.steps.close()
     assert place.history() is None
     await place.death("a", "b")
     with pytest.raises(asyncio.CancelledError):
         await place.attempt().run(stops)
+    await place.steps.close()
     noted = place.noted()
     assert noted is not None
     assert (noted.process, noted.suspected) == (None, 1)
@@ -198,7 +208,50 @@ async def test_suspects_of_looms_own_run_one_at_a_time_and_hold_up_no_others(pla
     assert sum(each is not None and each.process is not None for each in suspects) == 1
     go.set()
     assert await asyncio.gather(*running) == list(JOBS)
+    await place.steps.close()
     assert [place.history(job) for job in JOBS] == [None] * 3
+
+
+async def test_each_death_of_a_process_of_its_own_counts_and_is_told_without_secrets(
+    place: Place, tmp_path: Path
+) -> None:
+    await place.death("a", "b", age=1.0)
+    code = Code(("tests.support.deadly_tools:die",), "function")
+    keywords = {"text": SECRETS["KEY"], "context": ToolContext(working_dir=tmp_path)}
+    for deaths, error in ((1, StepDied), (2, StepDied), (3, StepKillsWorker)):
+        attempt = place.attempt()
+        await attempt.begin()
+        with pytest.raises(error) as caught:
+            await attempt.call_apart(code, keywords, 20, is_async=False)
+        assert type(caught.value) is error
+        assert "it ended with exit status 7" in caught.value.message
+        assert "the library gives up on" in caught.value.message
+        assert SECRETS["KEY"] not in caught.value.message + "".join(place.told())
+        assert len(lines(tmp_path, DEATHS)) == deaths
+    assert len(place.told()) == 4
+    await place.steps.close()
+    assert place.history() == (0, 1)
+
+
+async def test_while_users_code_runs_apart_the_death_of_the_worker_is_not_this_steps_fault(
+    place: Place, tmp_path: Path
+) -> None:
+    await place.death("a", "b")
+    attempt, stop, said = place.attempt(), threading.Event(), list[str]()
+    context = ToolContext(working_dir=tmp_path, cancelled=stop.is_set, progress=said.append)
+    await attempt.begin()
+    code = Code(("tests.support.deadly_tools:wait_for_end",), "function")
+    calling = asyncio.create_task(attempt.call_apart(code, {"text": "x", "context": context}, 60, is_async=False))
+    await eventually(lambda: said)
+    noted = place.noted()
+    assert noted is not None
+    assert noted.process is None
+    stop.set()
+    assert await calling == "cancelled"
+    await place.steps.close()
+    noted = place.noted()
+    assert noted is not None
+    assert noted.process == this_process()
 
 
 async def test_of_a_job_that_the_store_does_not_know_nothing_is_noted(place: Place) -> None:
