@@ -29,6 +29,7 @@ from activities.runtime import Runtime
 from activities.webhooks.delivery import Deliveries, Links, no_links
 from activities.webhooks.relay import Relay
 from activities.webhooks.sending import Senders
+from loom_dsl.deaths import DEATH_RULES, DeathRules
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.webhook_names import queue_of
 from loom_store.store import Store
@@ -179,6 +180,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     api_key: str | None = None,
     mcp: Path | None = None,
     approver_keys: ApproverKeys | None = None,
+    deaths: DeathRules = DEATH_RULES,
     max_concurrent_activities: int = 100,
     webhooks: Path | None = None,
     links: Links = no_links,
@@ -220,6 +222,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
                 allowed=allowed,
                 mcp=servers,
                 approver_keys=approver_keys,
+                deaths=deaths,
             ) as runtime,
             delivering(client, opened, task_queue, senders, secrets, links),
             make_worker(

@@ -7,7 +7,8 @@ from typing import Any
 
 from activities.holding import is_held
 from activities.runtime import Call
-from activities.tool_run import Raised, run_function
+from activities.tool_run import Raised, run_function, runs_apart
+from activities.users_code import Code, by_position
 from loom_dsl.errors import OutcomeUnknown, UnreadableResult
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import EffectStatus
@@ -35,9 +36,15 @@ async def ask_tool(tool: Tool, arguments: Arguments, context: ToolContext) -> Re
     found: object = None
     if reconcile is not None:
         asking = {"arguments": arguments, "context": context}
+        code = Code.of(tool, "reconcile", by_position)
         with contextlib.suppress(Raised, TimeoutError):
-            async with asyncio.timeout(tool.timeout):
-                found = await run_function(lambda arguments, context: reconcile(arguments, context), asking)
+            async with asyncio.timeout(None if runs_apart(code) else tool.timeout):
+                found = await run_function(
+                    lambda arguments, context: reconcile(arguments, context),
+                    asking,
+                    code=code,
+                    seconds=tool.timeout,
+                )
     return found if isinstance(found, Reconciliation) else Reconciliation(outcome="unknown")
 
 

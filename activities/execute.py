@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.apart.children import LOADING_SECONDS
 from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
 from activities.effect_outcome import ask_tool, effect_key, given_of, outcome_of, status_of
@@ -25,11 +26,13 @@ from activities.stages import Calls
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
 from activities.tool_progress import progress_of
-from activities.tool_run import Raised, describe, run_function, text_of
+from activities.tool_run import Raised, describe, run_function, runs_apart, text_of
+from activities.users_code import Code
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
     LoomError,
     PermissionDenied,
+    StepDied,
     StoreError,
     ToolError,
     ToolTimeout,
@@ -84,7 +87,7 @@ class Execute:
             message = self._masked(error.message)
             await self._kept(run, message, note=UnreadableResult.code)
             return {"ok": False, "code": error.code, "message": message, "ms": _ms(started)}
-        except StoreError:
+        except (StoreError, StepDied):
             raise
         except LoomError as error:
             return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
@@ -172,6 +175,10 @@ class Execute:
         except asyncio.CancelledError:
             await self._cancelled(run, running)
             raise
+        except StepDied:
+            running.stop.set()
+            self._drop(run.place)
+            raise
         except TimeoutError:
             running.end()
             await self._failed(run, f"it did not end within {seconds}", "unknown")
@@ -192,11 +199,13 @@ class Execute:
         stop = threading.Event()
         progress = self._progress(run)
         keywords = run.tool.bind(run.arguments, run.context(self._services(run), stop, progress), run.secrets)
-        once = partial(run_function, run.tool.function, keywords, is_async=run.tool.is_async)
+        tool, code = run.tool, Code.of(run.tool)
+        once = partial(run_function, tool.function, keywords, is_async=tool.is_async, code=code, seconds=tool.timeout)
         task = asyncio.create_task(run_again(once, run.tool.retry, progress) if run.tool.retry else once())
         loop = asyncio.get_running_loop()
         renewal = loop.create_task(renew(self._runtime.store, run.key, task)) if run.is_kept else None
-        running = Running(task, stop, progress, loop.time() + run.tool.timeout, renewal)
+        spare = LOADING_SECONDS if runs_apart(code) else 0.0
+        running = Running(task, stop, progress, loop.time() + run.tool.timeout + spare, renewal)
         AT_WORK.add(run.key)
         # An attempt that waits ends it first; this is for a function whose attempt was lost and that none asks for.
         overdue = loop.call_at(running.until + LEFT_ALONE, self._left, run.place, running)

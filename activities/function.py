@@ -19,6 +19,7 @@ from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
 from activities.tool_run import Raised, describe, run_function
+from activities.users_code import Code
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
 from loom_dsl.redaction import mask_known, redact
@@ -94,8 +95,9 @@ class Function:
         )
         keywords |= dict.fromkeys(signature.context, context)
         try:
+            is_async = inspect.iscoroutinefunction(function)
             async with asyncio.timeout(call.arguments.get("timeout")):
-                result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
+                result = await run_function(function, keywords, is_async=is_async, code=Code((reference,)))
         except TimeoutError:
             late = f"{reference} took longer than its timeout of {call.arguments['timeout']:g} s"
             raise ApplicationError(late, type=TIMEOUT) from None

@@ -53,6 +53,14 @@ def this_process() -> str:
     return f"{_place(pid)} {pid} {_started(pid)}"
 
 
+def is_gone(process: str) -> bool | None:
+    """Whether a process, as `this_process` named it, is gone; None: it was on another machine, or is not to be told."""
+    place, pid, started = process.rsplit(" ", 2)
+    if not place or place != _place(os.getpid()):
+        return None
+    return not started or _started(int(pid)) != started
+
+
 def is_held(effect: Effect) -> bool:
     """Whether an effect without an outcome runs now, as far as it can be told."""
     if effect.status != "pending" or not effect.holder:

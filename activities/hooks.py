@@ -11,8 +11,9 @@ from activities.effect_outcome import effect_key, outcome_of
 from activities.runtime import Call, JobFacts, Runtime
 from activities.told import failed
 from activities.tool_run import Raised, ask, describe
+from activities.users_code import Code
 from loom_dsl.canonical import canonical_json
-from loom_dsl.errors import LoomError, PermissionDenied, ToolError
+from loom_dsl.errors import LoomError, PermissionDenied, StepDied, ToolError
 from loom_dsl.hooks import HookAnswer, HookCall, misuse
 from loom_dsl.messages import KEPT_BACK
 from loom_dsl.redaction import redact
@@ -78,6 +79,8 @@ class Hooks:
                 ran = KEPT_BACK if point == "after_execute" else ""
                 raise PermissionDenied(redact(f"{ran}{answer.deny}", self._runtime.secrets))
             return await self._changed(asked, answer, call, facts, outcome)
+        except StepDied:
+            raise
         except LoomError as error:
             if point.endswith("_format"):
                 activity.logger.error("%s", redact(error.message, self._runtime.secrets))
@@ -111,7 +114,7 @@ class Hooks:
     async def _answer(self, reference: str, asked: HookCall) -> HookAnswer:
         function = self._runtime.registry.function(reference)
         try:
-            answer = await ask(function, asked)
+            answer = await ask(function, asked, code=Code((reference,)).given(asked))
         except Raised as raised:
             raise ToolError(f"the hook {reference} at {asked.point} failed: {describe(raised.error)}") from None
         except TimeoutError:

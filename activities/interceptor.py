@@ -119,7 +119,8 @@ class _Inbound(ActivityInboundInterceptor):
             try:
                 if activity.info().activity_type != BEGIN:  # that writes the job down
                     await self._runtime.check_job(activity.info().workflow_id or "")
-                return await self.next.execute_activity(input)
+                given = input.args[0] if input.args else None
+                return await self._runtime.steps.attempt(given, lambda: self.next.execute_activity(input))
             except StoreLocked:
                 if time.monotonic() > end:
                     raise

@@ -8,9 +8,10 @@ from typing import Any
 from temporalio import activity
 
 from activities.chat_reply import ToolCall
-from activities.tool_run import ANSWER_SECONDS, ask, describe
+from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, runs_apart
+from activities.users_code import Code, keys_of
 from loom_dsl.canonical import digest
-from loom_dsl.errors import ModelProtocolError, ToolError
+from loom_dsl.errors import ModelProtocolError, ToolError, ToolUnavailable
 from loom_dsl.messages import unique_calls
 from loom_dsl.redaction import mask_known, redact
 from loom_dsl.tools import Tool, validate_arguments
@@ -21,6 +22,7 @@ EXECUTE_MARGIN = 10.0
 """Seconds between a tool's own timeout and its activity's."""
 _LONGEST_NAME, _LONGEST_ID, _LONGEST_KEY = 64, 64, 200
 _LONGEST_LOG = 1_000
+_FAILED = "the concurrency key of the tool %s failed (%s); it waits for all others"
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -80,6 +82,14 @@ async def _keys(calls: Sequence[tuple[Tool | None, str]], secrets: Mapping[str, 
     """The concurrency keys of an answer's calls, found in one thread; without one, a call waits for all others."""
     keys: list[str | None] = [None] * len(calls)
     keyed = [(place, tool, raw) for place, (tool, raw) in enumerate(calls) if tool and tool.concurrency_key]
+    users = [each for each in keyed if each[1].reference]
+    code = Code(tuple(tool.reference for _, tool, _ in users), "tool", keys_of) if users else None
+    if code is not None and runs_apart(code):
+        for (place, tool, _), (found, why) in zip(users, await _keys_apart(code, users), strict=True):
+            keys[place] = found and _short(found, _LONGEST_KEY)
+            if why:
+                activity.logger.error(_FAILED, tool.name, redact(why, secrets)[:_LONGEST_LOG])
+        keyed, code = [each for each in keyed if not each[1].reference], None
     at = keyed[0][1].name if keyed else ""
     over = threading.Event()
 
@@ -94,12 +104,21 @@ async def _keys(calls: Sequence[tuple[Tool | None, str]], secrets: Mapping[str, 
 
     if keyed:
         try:
-            await ask(find)
+            await ask(find, code=code)
         except TimeoutError:
             over.set()
             late = "the concurrency key of the tool %s took over %g s; the calls without a key wait for all others"
             activity.logger.error(late, at, ANSWER_SECONDS)
     return list(keys)
+
+
+async def _keys_apart(code: Code, users: Sequence[tuple[int, Tool, str]]) -> Sequence[tuple[str | None, str]]:
+    """Find the keys in a process of its own, because an attempt before this one did not survive it."""
+    try:
+        found: Sequence[tuple[str | None, str]] = await ask(keys_of, code=code.given([raw for *_, raw in users]))
+        return found
+    except (TimeoutError, Raised, ToolUnavailable) as error:
+        return [(None, describe(error.error if isinstance(error, Raised) else error))] * len(users)
 
 
 def _key(tool: Tool, raw: str, secrets: Mapping[str, str]) -> str | None:
@@ -110,8 +129,7 @@ def _key(tool: Tool, raw: str, secrets: Mapping[str, str]) -> str | None:
     except ToolError:
         return None  # it is not going to run
     except BaseException as error:  # also SystemExit: the other calls' keys are found
-        failed = "the concurrency key of the tool %s failed (%s); it waits for all others"
-        activity.logger.error(failed, tool.name, redact(describe(error), secrets)[:_LONGEST_LOG])
+        activity.logger.error(_FAILED, tool.name, redact(describe(error), secrets)[:_LONGEST_LOG])
         return None
 
 

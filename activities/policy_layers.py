@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from activities.registry import ToolRegistry
 from activities.runtime import Call, JobFacts, Run, remember
-from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, run_function
+from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, run_function, runs_apart
+from activities.users_code import Code
 from activities.workspace import Workspace
 from loom_dsl.canonical import digest
-from loom_dsl.errors import ConfigurationError, DocumentError, LoomError, MissingTools, PermissionDenied, ToolError
+from loom_dsl.errors import (
+    ConfigurationError,
+    DocumentError,
+    LoomError,
+    MissingTools,
+    PermissionDenied,
+    StepDied,
+    ToolError,
+)
 from loom_dsl.permission_function import PermissionRequest, answer_of, denied_by_error, strictest
 from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict
 from loom_dsl.policy import PROJECT_POLICY, Policy, read_policy
@@ -175,8 +184,8 @@ async def ask_function(registry: ToolRegistry, reference: str, request: Permissi
         MissingTools: Its module is not listed here.
     """
     try:
-        given = await _asked(registry.function(reference), request)
-    except MissingTools:
+        given = await _asked(registry.function(reference), request, Code((reference,)).given(request))
+    except (MissingTools, StepDied):
         raise
     except LoomError as error:
         return denied_by_error(reference, request.tool, f"is not there: {error.message}")
@@ -187,8 +196,8 @@ async def ask_function(registry: ToolRegistry, reference: str, request: Permissi
     return answer_of(reference, request.tool, given)
 
 
-async def _asked(function: Callable[..., Any], request: PermissionRequest) -> object:
+async def _asked(function: Callable[..., Any], request: PermissionRequest, code: Code) -> object:
     if not inspect.iscoroutinefunction(function):
-        return await ask(function, request)
-    async with asyncio.timeout(ANSWER_SECONDS):
-        return await run_function(partial(function, request), {}, is_async=True)
+        return await ask(function, request, code=code)
+    async with asyncio.timeout(None if runs_apart(code) else ANSWER_SECONDS):
+        return await run_function(partial(function, request), {}, is_async=True, code=code, seconds=ANSWER_SECONDS)

@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import inspect
 import re
 import sys
 import traceback
@@ -12,6 +11,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 from activities.builtin import BUILTIN_TOOLS
+from activities.references import is_own_function, member
 from loom_dsl.errors import (
     ConfigurationError,
     ConflictError,
@@ -74,12 +74,12 @@ class ToolRegistry:
             if reference in self.builtins:
                 return self.builtins[reference]
             raise self._unknown(reference, f"there is no built-in tool {reference!r}")
-        found = _member(self._module(reference, module), name)
+        found = member(self._module(reference, module), name)
         if found is None:
             raise self._unknown(reference, f"the module {module!r} has no tool {name!r}")
         if reference not in self._made:
             made: Tool = tool(found)
-            self._made[reference] = made if made.name == name else replace(made, name=name)
+            self._made[reference] = replace(made, name=name, reference=reference)
         return self._made[reference]
 
     def function(self, reference: str) -> Callable[..., Any]:
@@ -98,9 +98,9 @@ class ToolRegistry:
             raise UnknownFunction(
                 f"{reference!r} is a tool; run it with a node `tool: {reference}`, where the permissions count"
             )
-        if _is_own_function(found, module):
+        if is_own_function(found, module):
             return cast("Callable[..., Any]", found)
-        known = [key for key, value in vars(self.modules[module]).items() if _is_own_function(value, module)]
+        known = [key for key, value in vars(self.modules[module]).items() if is_own_function(value, module)]
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {module}:{near[0]}?" if near else f"it has: {', '.join(sorted(known)) or 'none'}"
         raise UnknownFunction(f"the module {module!r} has no function {name!r}; {hint}")
@@ -137,7 +137,7 @@ class ToolRegistry:
         found = set(self.builtins)
         for module_name, module in self.modules.items():
             for name in vars(module):
-                if not name.startswith("_") and _can_be_tool(_member(module, name)):
+                if not name.startswith("_") and _can_be_tool(member(module, name)):
                     found.add(f"{module_name}:{name}")
         return sorted(found)
 
@@ -188,20 +188,6 @@ def _place(error: BaseException) -> str:
     """Name the line of the user's code at which an import failed."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
-
-
-def _member(module: ModuleType, name: str) -> Any:
-    """Return a tool of a module, or a function that is defined in it: what it merely imports is not offered."""
-    found = getattr(module, name, None)
-    if isinstance(found, Tool):
-        return found
-    if _is_own_function(found, module.__name__):
-        return found
-    return next((made for made in vars(module).values() if isinstance(made, Tool) and made.name == name), None)
-
-
-def _is_own_function(found: Any, module: str) -> bool:
-    return inspect.isfunction(found) and found.__module__ == module and not found.__name__.startswith("_")
 
 
 def _can_be_tool(found: Any) -> bool:

@@ -17,7 +17,9 @@ from activities.chat_clock import Timeouts
 from activities.confine.run import LAUNCHER
 from activities.mcp.servers import Servers
 from activities.registry import ToolRegistry
+from activities.steps import Steps
 from loom_dsl.agent import Agent
+from loom_dsl.deaths import DEATH_RULES, DeathRules
 from loom_dsl.errors import ConfigurationError, ModelAccessRefused, PermissionDenied, StoreLocked, WrongStore
 from loom_dsl.nodes_work import Tool as ToolNode
 from loom_dsl.plan import Plan
@@ -116,7 +118,9 @@ class Runtime:
         tools_delays: Seconds until a worker is asked again that may have a job's tools: at first, and at most.
         mcp: The MCP servers that this worker knows.
         approver_keys: Public keys of those who sign decisions; None: nothing that is signed can be verified here.
+        deaths: What it means for a step that its worker died.
         timeouts: How long a model call may wait, from the environment.
+        steps: What notes the steps under way.
     """
 
     store: Store
@@ -130,13 +134,16 @@ class Runtime:
     allowed: AllowedSecrets = NO_SECRETS
     mcp: Servers = field(default_factory=lambda: Servers({}, NO_SECRETS))
     approver_keys: ApproverKeys | None = None
+    deaths: DeathRules = DEATH_RULES
     timeouts: Timeouts = field(init=False)
+    steps: Steps = field(init=False)
     _facts: OrderedDict[Run, JobFacts] = field(default_factory=OrderedDict)
     _known: OrderedDict[Run, Conversation] = field(default_factory=OrderedDict)
     _endpoints: dict[str, tuple["ChatEndpoint", str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.timeouts = Timeouts.from_environment(self.environment)
+        self.steps = Steps(self.store, self.secrets, self.deaths)
 
     async def facts(self, job: str) -> JobFacts:
         """Give what is fixed for a job, to one of its activities.
@@ -222,6 +229,7 @@ class Runtime:
 
     async def close(self) -> None:
         """Close the connections to models and MCP servers, and end the process that commands are started from."""
+        await self.steps.close()
         await self.mcp.close()
         await asyncio.to_thread(LAUNCHER.close)
         endpoints, self._endpoints = self._endpoints, {}

@@ -23,9 +23,10 @@ from activities.runtime import Call, JobFacts, Runtime, this_run
 from activities.services import check_runtime
 from activities.shell_parser import read_command
 from activities.told import failed
-from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, in_time, run_function
+from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, in_time, run_function, runs_apart
 from activities.transcript import MASKED, PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
+from activities.users_code import GUARD, Code, as_nothing, as_truth
 from activities.workspace import Workspace
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import approvals_for
@@ -88,13 +89,18 @@ class Calls:
         raise ToolNotFound(f"there is no tool {name!r}; {hint or listed}")
 
     async def _check_available(self, reference: str, tool: Tool, is_available: Callable[[], bool]) -> None:
-        asking = self._asked.get(reference)
+        code = Code.of(tool, "is_available", as_truth)
+        if code is not None and (guard := GUARD.get()) is not None:
+            await guard.begin()  # here: the question may be another step's
+        shared = self._asked if not runs_apart(code) else {}
+        asking = shared.get(reference)
         if asking is None:
-            asking = self._asked[reference] = asyncio.create_task(run_function(lambda: bool(is_available()), {}))
-            asking.add_done_callback(lambda done: self._answered(reference, done))
+            work = run_function(partial(as_truth, is_available), {}, code=code, seconds=ANSWER_SECONDS)
+            asking = shared[reference] = asyncio.create_task(work)
+            asking.add_done_callback(lambda done: _answered(shared, reference, done))
         unclear = f"it could not be found out whether the tool {tool.name} is available"
         try:
-            available = await in_time(asking)
+            available = await in_time(asking, code)
         except TimeoutError:
             why = f"{unclear}: its is_available gave no answer within {ANSWER_SECONDS:g} s"
             raise ToolUnavailable(why) from None
@@ -104,10 +110,6 @@ class Calls:
             raise ToolUnavailable(f"{unclear}: {describe(raised.error)}") from None
         if not available:
             raise ToolUnavailable(f"the tool {tool.name} is not available now")
-
-    def _answered(self, reference: str, asking: "asyncio.Task[bool]") -> None:
-        self._asked.pop(reference, None)
-        asking.cancelled() or asking.exception()  # looked at, because it may be that nobody waits any more
 
     async def raw_arguments(self, call: Call) -> str:
         """What the model sent as arguments of this call."""
@@ -159,7 +161,7 @@ class Calls:
             LoomError: The tool itself does not want to run with these arguments.
         """
         if tool.check is not None:
-            await check_call(tool.check, arguments)
+            await check_call(tool.check, arguments, Code.of(tool, "check", as_nothing))
         traits = await beside(arguments, self.traits, call, facts, tool, arguments)
         await self._layers.learn(self.runtime.store, call, facts.workdir)
         around = self._layers.around(call.latest, facts.workdir)
@@ -213,6 +215,11 @@ class Calls:
             read_command=read_command,
         )
         return replace(found, digest=digest(mask_known(canonical_json(arguments), self.runtime.secrets)))
+
+
+def _answered(shared: dict[str, "asyncio.Task[bool]"], reference: str, asking: "asyncio.Task[bool]") -> None:
+    shared.pop(reference, None)
+    asking.cancelled() or asking.exception()  # looked at, because it may be that nobody waits any more
 
 
 class Stages:

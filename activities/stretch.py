@@ -15,7 +15,7 @@ from temporalio import activity
 from activities.interceptor import is_final, telling
 from activities.runtime import Runtime
 from loom_dsl.commands import ActivityDone, ActivityFailed, Command, Input, Proceed, RunActivity, TurnEnded
-from loom_dsl.errors import LoomError
+from loom_dsl.errors import LoomError, StepDied
 from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState, natural
 from loom_dsl.wire import activity_argument, fingerprint, size_of
@@ -75,7 +75,7 @@ class Stretch:
         try:
             while ready or running:
                 for name, given in ready:
-                    running[asyncio.ensure_future(self._handlers[name](given))] = given
+                    running[asyncio.ensure_future(self._step(machine.job, name, given))] = given
                 ready = []
                 left = max(0.0, began + LONGEST - loop.time())
                 told_soon = waiting.waits and left > UNTOLD
@@ -103,6 +103,9 @@ class Stretch:
                 task.cancel()
         return outcomes + [[*_name(given), "slow"] for given in running.values()]
 
+    async def _step(self, job: str, name: str, given: dict[str, Any]) -> Any:
+        return await self._runtime.steps.local(job, given, lambda: self._handlers[name](given))
+
     def _local(self, machine: Machine, command: Command) -> Ready | None:
         """Activity and argument of a command that belongs here."""
         if not isinstance(command, RunActivity) or command.carrier != "local" or command.at.startswith("~"):
@@ -118,6 +121,8 @@ class Stretch:
         error = task.exception()
         if error is None:
             return [*_name(given), "done", task.result()]
+        if isinstance(error, StepDied):
+            return [*_name(given), "slow"]
         if isinstance(error, LoomError) and is_final(error) and not (error.halts or error.outage):
             return [*_name(given), "failed", error.code, telling(error.message, self._runtime)]
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from loom_dsl.errors import LoomError, MissingTools, StoreError
+from loom_dsl.errors import LoomError, MissingTools, StepDied, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.tool_result import ToolMessage, failure, reference_of, refusal, success
 
@@ -13,7 +13,7 @@ MOST_MESSAGE = 8_000
 
 def is_told(error: LoomError) -> bool:
     """Whether the model is to hear of it. What is wrong with this worker may be right with another, or later."""
-    return not isinstance(error, StoreError | MissingTools)
+    return not isinstance(error, StoreError | MissingTools | StepDied)
 
 
 def failed(error: LoomError) -> dict[str, Any]:

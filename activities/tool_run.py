@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import pydantic_core
 
+from activities.users_code import GUARD, Code
+from activities.users_code import Raised as Raised
 from loom_dsl.errors import LoomError, PermissionDenied, UnreadableResult
 from loom_dsl.tool_output import Image, ToolOutput
 
@@ -23,23 +25,36 @@ ANSWER_SECONDS = 3.0
 Answer = TypeVar("Answer")
 
 
-class Raised(Exception):
-    """A tool's function raised `error`, whatever kind of exception that is."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-
 _Outcome = tuple[Any, BaseException | None]
 
 
-async def run_function(function: Callable[..., Any], keywords: Mapping[str, Any], *, is_async: bool = False) -> Any:
+async def run_function(
+    function: Callable[..., Any],
+    keywords: Mapping[str, Any],
+    *,
+    is_async: bool = False,
+    code: Code | None = None,
+    seconds: float | None = None,
+) -> Any:
     """Call a function of the user's. When the caller is cancelled, a coroutine is too; a thread goes on, unheard.
+
+    Args:
+        function: What is called here.
+        keywords: What it is given by name.
+        is_async: Whether it is a coroutine's function.
+        code: Where another process finds what is called; None: it is Loom's own, which kills nobody.
+        seconds: How long it may take when it runs in a process of its own. Here, the caller waits no longer.
 
     Raises:
         Raised: The function raised something.
+        TimeoutError: It took longer in a process of its own.
+        StepDied: That process died.
     """
+    guard = GUARD.get() if code is not None else None
+    if guard is not None and code is not None:
+        await guard.begin()
+        if guard.is_apart:
+            return await guard.call_apart(code, keywords, seconds, is_async=is_async)
     waiting = _in_loop(function, keywords) if is_async else _in_thread(function, keywords)
     result, error = await asyncio.wrap_future(waiting)
     if error is not None:
@@ -47,22 +62,35 @@ async def run_function(function: Callable[..., Any], keywords: Mapping[str, Any]
     return result
 
 
-async def ask(function: Callable[..., Answer], *arguments: Any) -> Answer:
+def runs_apart(code: Code | None) -> bool:
+    """Whether code runs in a process of its own, which keeps to its time itself: it begins when that has loaded it."""
+    guard = GUARD.get()
+    return code is not None and guard is not None and guard.is_apart
+
+
+async def ask(function: Callable[..., Answer], *arguments: Any, code: Code | None = None) -> Answer:
     """Call what a tool's author wrote besides the tool's function: it may block or hang, and holds up nobody else.
+
+    Args:
+        function: What is called here.
+        arguments: What it is given.
+        code: Where another process finds it; what stands in it as arguments is given there. None: it is Loom's own.
 
     Raises:
         Raised: It raised something.
         TimeoutError: It did not answer in time.
+        StepDied: It ended its process.
     """
-    asking = asyncio.ensure_future(run_function(lambda: function(*arguments), {}))
+    work = run_function(lambda: function(*arguments), {}, code=code, seconds=ANSWER_SECONDS)
+    asking: asyncio.Future[Any] = asyncio.ensure_future(work)
     try:
-        answer: Answer = await in_time(asking)
+        answer: Answer = await in_time(asking, code)
         return answer
     finally:
         asking.cancel()
 
 
-async def in_time(asking: "asyncio.Future[Answer]") -> Answer:
+async def in_time(asking: "asyncio.Future[Answer]", code: Code | None = None) -> Answer:
     """Wait for what a tool's author wrote besides the tool's function. It is not cancelled.
 
     An answer counts that is there when this looks, which on a busy machine may be long after the time was over.
@@ -70,20 +98,22 @@ async def in_time(asking: "asyncio.Future[Answer]") -> Answer:
     Raises:
         TimeoutError: There is no answer in time.
     """
-    await asyncio.wait([asking], timeout=ANSWER_SECONDS)
+    await asyncio.wait([asking], timeout=None if runs_apart(code) else ANSWER_SECONDS)
     if not asking.done():
         raise TimeoutError
     return asking.result()
 
 
-async def check_call(check: Callable[[dict[str, Any]], None], arguments: dict[str, Any]) -> None:
+async def check_call(
+    check: Callable[[dict[str, Any]], None], arguments: dict[str, Any], code: Code | None = None
+) -> None:
     """Let a tool's author look at a call. What cannot be looked at is not run.
 
     Raises:
         LoomError: It is not to run; says why.
     """
     try:
-        await ask(check, arguments)
+        await ask(check, arguments, code=code and code.given(arguments))
     except Raised as raised:
         error = raised.error
         raise (error if isinstance(error, LoomError) else PermissionDenied(describe(error))) from None

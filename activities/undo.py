@@ -14,9 +14,10 @@ from activities.node_call import value_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
-from activities.tool_run import Raised, describe, run_function
+from activities.tool_run import Raised, describe, run_function, runs_apart
+from activities.users_code import Code, by_position
 from loom_dsl.agent import call_name
-from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StoreError
+from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StepDied, StoreError
 from loom_dsl.redaction import redact
 from loom_dsl.tools import Arguments, Tool, ToolContext
 from loom_store.effects import undo_key
@@ -101,7 +102,7 @@ class Undo:
             one = _Effect(call, facts, await let_go(self._runtime.store, row, tool.timeout), tool, json.loads(text))
             earlier = await self._runtime.store.read(lambda tx: tx.effect(one.key))
             return await (self._begin(one) if earlier is None else self._earlier(one, earlier))
-        except (MissingTools, StoreError) as error:
+        except (MissingTools, StoreError, StepDied) as error:
             if not isinstance(error, BlobMissing):
                 raise
             return "failed", self._masked(error.message)  # it does not come back, and must not keep the others here
@@ -172,15 +173,18 @@ class Undo:
         compensate = one.tool.compensate
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
+        code = Code.of(one.tool, "compensate", by_position)
         for number in range(1, ATTEMPTS + 1):
             if number > 1:
                 await asyncio.sleep(PAUSES[number - 2])
                 await self._runtime.keep(lambda tx: tx.count_attempt(one.key))
             try:
-                async with asyncio.timeout(one.tool.timeout):
+                async with asyncio.timeout(None if runs_apart(code) else one.tool.timeout):
                     await run_function(
                         lambda arguments, result, context: compensate(arguments, result, context),
                         keywords,
+                        code=code,
+                        seconds=one.tool.timeout,
                     )
                 return await self._settle(one, "undone", "")
             except TimeoutError:

@@ -27,6 +27,8 @@
     ├── FunctionFailed                a function that a graph's node calls raised something; tried again
     │   ├── FunctionArguments         what the node gives it does not fit its parameters
     │   └── ResultTooLarge            it returned more than a result may hold
+    ├── StepDied                      the process in which a step's users' code ran has died; tried again
+    │   └── StepKillsWorker           it dies each time, so the step waits for a person
     ├── PermissionDenied              told to the model as a tool result
     ├── ModelError
     │   ├── ModelRateLimit            carries retry_after
@@ -265,6 +267,22 @@ class ResultTooLarge(FunctionFailed):
 
     code = "result_too_large"
     retryable = False
+
+
+class StepDied(LoomError):
+    """The process in which users' code of this step ran has died."""
+
+    code = "step_died"
+    retryable = True
+
+
+class StepKillsWorker(StepDied):
+    """Each process that runs this step dies."""
+
+    code = "kills_worker"
+    retryable = False
+    halts = True
+    action = "look at the tool or function that the message names, mend it, and restart the workers"
 
 
 class PermissionDenied(LoomError):

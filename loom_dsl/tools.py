@@ -63,6 +63,7 @@ class Tool:
         untrusted: What it gives comes from outside: after it was read, what the user did not name asks. Default: it has
             an `address_argument`.
         context_parameters: Parameters of the function that get the `ToolContext`.
+        reference: Where a worker has it from, as `module:name`; empty for Loom's own tools and those of MCP servers.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Tool:
     secrets: Sequence[str] = ()
     untrusted: bool = _DERIVED
     context_parameters: tuple[str, ...] = field(default=(), repr=False)
+    reference: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         derived = {

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Executable, Select, bindparam, insert, select
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
@@ -92,15 +94,19 @@ class Scope:
 
         Through the driver: SQLite answers it in one microsecond, and SQLAlchemy would make 25 of that.
         """
-        text, names, fixed = _prepared(question)
+        row: tuple[Any, ...] | None = self._driven(question, values).fetchone()
+        return row
+
+    def _driven(self, statement: Executable, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Do through the driver what is done many times a turn. All values of the statement are parameters."""
+        text, names, fixed = _prepared(statement)
         driver = self._connection.connection.dbapi_connection
         assert isinstance(driver, sqlite3.Connection)
         given = [values.get(name, fixed.get(name)) for name in names]
         try:
-            row: tuple[Any, ...] | None = driver.execute(text, given).fetchone()
+            return driver.execute(text, given)
         except sqlite3.Error as error:
             raise DBAPIError(text, given, error) from error
-        return row
 
     def _millis(self) -> int:
         return round(self._shared.clock() * 1000)
@@ -134,9 +140,11 @@ class Scope:
 
 
 @cache
-def _prepared(question: Select[Any]) -> tuple[str, Sequence[str], Mapping[str, Any]]:
-    """Give a question as SQLite takes it: its text, its parameters in order, and the values that are part of it."""
-    compiled = question.compile(dialect=sqlite_dialect())
+def _prepared(statement: Executable) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """Give a statement as SQLite takes it: its text, its parameters in order, and the values that are part of it."""
+    assert isinstance(statement, ClauseElement)
+    compiled = statement.compile(dialect=sqlite_dialect())
+    assert isinstance(compiled, SQLCompiler)
     return str(compiled), compiled.positiontup or (), compiled.params
 
 

@@ -111,6 +111,17 @@ class Store:
         waiting.follow(writing, others)
         return cast(T, await asyncio.shield(writing))
 
+    def note(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Queue a write that does not wait for the disk, also inside of `together`, and nobody need wait for it.
+
+        It outlives this process, not the machine: right for what other processes are to find when this one dies. What
+        is queued when the store is closed is written.
+
+        Raises:
+            StoreError: The store is closed.
+        """
+        return cast("Future[T]", self._writer.submit(work, durable=False))
+
     @contextlib.asynccontextmanager
     async def together(self) -> AsyncIterator[Together]:
         """Let what is given to `write_later` in this block wait for the next write there, at the latest for its end.

@@ -10,9 +10,10 @@ from loom_store.jobs import Jobs
 from loom_store.kept_rules import KeptRules
 from loom_store.marks import Marks
 from loom_store.retention import Retention
+from loom_store.steps import Steps
 
 
-class Transaction(Entries, Events, Effects, Approvals, KeptRules, Deliveries, Jobs, Marks, Retention, Integrity):
+class Transaction(Entries, Events, Effects, Approvals, KeptRules, Deliveries, Jobs, Marks, Steps, Retention, Integrity):
     """All that a function given to `Store.write` or `Store.read` can do.
 
     Its methods are plain calls: the function runs on one of the store's threads. It belongs to that call only.

@@ -18,6 +18,7 @@ import psutil
 
 from loom_client import guardian
 from loom_client.settings import Settings
+from loom_dsl.deaths import DeathRules
 from tests.support.waiting import PATIENCE, eventually
 from worker import serve
 
@@ -37,6 +38,7 @@ class WorkerProcess:
         tools: Modules of tools that it loads.
         activities: How many it runs at once. With one, it asks for no further work while a tool runs.
         webhooks: The file of webhooks.
+        deaths: Fields of the rules about deaths that differ from the usual ones.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class WorkerProcess:
         tools: Sequence[str] = TOOLS,
         activities: int = 100,
         webhooks: Path | None = None,
+        deaths: Mapping[str, float] | None = None,
     ) -> None:
         self._options = {
             "address": settings.address,
@@ -58,6 +61,7 @@ class WorkerProcess:
             "tools": list(tools),
             "max_concurrent_activities": activities,
             "webhooks": str(webhooks) if webhooks else None,
+            "deaths": dict(deaths or {}),
         }
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
@@ -98,6 +102,19 @@ class WorkerProcess:
         process.stdin.close()
         return moment
 
+    @property
+    def process(self) -> int:
+        """The worker's own process; 0 while there is none."""
+        try:
+            children = psutil.Process(self._process.pid).children() if self._process is not None else []
+        except psutil.NoSuchProcess:
+            return 0
+        return int(children[0].pid) if children else 0
+
+    def stop(self) -> None:
+        """Tell it to stop in good order."""
+        os.kill(self.process, signal.SIGTERM)
+
     async def ended(self) -> int:
         """Wait until it ends by itself; its exit status, 128 + n when signal n ended it."""
         process = self._process
@@ -111,8 +128,7 @@ class WorkerProcess:
     def memory(self) -> int:
         """Its resident memory in bytes."""
         assert self._process is not None, "the worker does not run"
-        (worker,) = psutil.Process(self._process.pid).children()
-        return int(worker.memory_info().rss)
+        return int(psutil.Process(self.process).memory_info().rss)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -135,6 +151,7 @@ def main() -> None:
     """Be the worker."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     options |= {name: Path(options[name]) for name in ("root", "webhooks") if options[name]}
+    options["deaths"] = DeathRules(**options["deaths"])
     asyncio.run(serve(**options, ready=READY))
     # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
     os._exit(0)

@@ -12,9 +12,11 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities import stretch
+from activities.steps import Steps
 from activities.stretch import Stretch
 from loom_dsl.commands import Command, RunActivity, Started
 from loom_dsl.compile import compile_graph
+from loom_dsl.deaths import DEATH_RULES
 from loom_dsl.errors import ModelUnavailable, StoreLocked, ToolError
 from loom_dsl.machine import Machine
 from loom_dsl.machine_state import MachineState
@@ -88,7 +90,9 @@ class Beginning:
         async def facts(job: str) -> Any:
             return SimpleNamespace(plan=self.plan)
 
-        runtime: Any = SimpleNamespace(facts=facts, store=store, secrets={"KEY": "hunter2hunter2"})
+        secrets = {"KEY": "hunter2hunter2"}
+        steps = Steps(store, secrets, DEATH_RULES)
+        runtime: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets, steps=steps)
         return await ActivityEnvironment().run(Stretch(runtime, found).run, self.argument)
 
 
