@@ -33,6 +33,7 @@ from loom_dsl.machine_joins import fire_joins
 from loom_dsl.machine_moves import Moves
 from loom_dsl.machine_nodes import ENTER
 from loom_dsl.machine_reports import activity_done, activity_failed, child_ended
+from loom_dsl.machine_resume import begin_again
 from loom_dsl.machine_state import READY, TIMING, WAITING, Frame, Token
 from loom_dsl.machine_stuck import fail_stuck
 from loom_dsl.machine_told import began, begins
@@ -94,6 +95,8 @@ class Machine(Moves):
     def _start(self) -> None:
         if not self.state.frames:
             self._begin()
+        else:
+            begin_again(self)
         for token in self.state.in_order():
             if not token.doomed and (when := wake(token)) is not None:
                 self.command(StartTimer(at=token.at, when=when))
