@@ -84,9 +84,7 @@ def _put_back(state: MachineState, kept: Mapping[str, Any], plan: Plan) -> None:
     for token in list(state.tokens.values()):
         if token.at not in state.tokens or token.doomed:
             continue
-        if token.status == OWNING and _goes_on(state, token, kept, plan):
-            _begin_deadline_anew(token)
-        elif token.status == JOINING:
+        if (token.status == OWNING and _goes_on(state, token, kept, plan)) or token.status == JOINING:
             _begin_deadline_anew(token)
         else:
             _drop_below(state, token)
