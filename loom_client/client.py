@@ -15,7 +15,7 @@ from loom_client.job import Job, JobHandle
 from loom_client.launching import check_free, launch
 from loom_client.lost import settle_lost
 from loom_client.pollers import pollers
-from loom_client.resuming import Resuming, read_resuming
+from loom_client.resuming import Resuming, read_resuming, write_resuming
 from loom_client.schedules import Schedules
 from loom_client.settings import Settings
 from loom_client.submission import (
@@ -203,7 +203,7 @@ class Loom:
 
         def write(tx: Transaction) -> tuple[Resuming, Written]:
             found = read_resuming(tx, parent, name, plan=plan, names=names, workdir=workdir)
-            return found, write_graph_down(tx, found.start, *place)
+            return found, write_resuming(tx, found, *place)
 
         found, written = await self.store.write(write)
         found.state.starter = _starter(by)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from activities.untrusted import sources_below
-from loom_client.graph_submission import GraphSubmission
-from loom_client.submission import working_directory
+from loom_client.forking import finished_turns
+from loom_client.graph_submission import GraphSubmission, write_graph_down
+from loom_client.submission import Written, working_directory
 from loom_dsl.errors import NotFoundError, UserError
 from loom_dsl.fork import ForkPoint
 from loom_dsl.machine_state import MachineState
@@ -39,11 +40,13 @@ class Resuming:
         start: What is written down of it.
         state: Where it stands.
         again: The executions that are entered, by name; what was finished is not among them.
+        kept: What was stored of the other job.
     """
 
     start: GraphSubmission
     state: MachineState
     again: tuple[str, ...]
+    kept: bytes
 
 
 def read_resuming(
@@ -75,8 +78,8 @@ def read_resuming(
     old = Plan.load(tx.get_blob(row["plan"]).decode())
     if old.agent:
         raise UserError(
-            f"job {parent} is an agent's; say after which of its turns the new one begins: "
-            f"`loom fork {parent} --turn N`"
+            f"job {parent} is an agent's, and has finished {finished_turns(tx, row)} turns; say after which of them "
+            f"the new one begins: `loom fork {parent} --turn N`"
         )
     found = _resumed(tx, row, old, plan or old, names or {}, job)
     if found.problems:
@@ -85,16 +88,23 @@ def read_resuming(
     start = GraphSubmission(
         job, f"s-{job}", plan or old, found.state.input or {}, str(place), None, *_marks(tx, row, parent)
     )
-    return Resuming(start, found.state, tuple(found.again))
+    kept = json.dumps(tx.failed_at(parent)).encode()
+    return Resuming(start, found.state, tuple(found.again), kept)
+
+
+def write_resuming(tx: Transaction, found: Resuming, namespace: str, task_queue: str) -> Written:
+    """Write the new job down, all or nothing."""
+    written = write_graph_down(tx, found.start, namespace, task_queue)
+    tx.mark(found.start.job, "resumed", tx.put_blob(found.kept))  # its state names contents of the other's
+    return written
 
 
 def _marks(tx: Transaction, row: Mapping[str, Any], parent: str) -> tuple[ForkPoint, tuple[tuple[Mark, str], ...]]:
-    """What the new job has from the failed one, and what keeps what its state names."""
+    """What the new job has from the failed one."""
     point = ForkPoint(parent, 0, 0, tx.fork_point(parent))
     marks: list[tuple[Mark, str]] = [(kind, value) for kind in COPIED for value in tx.marks(parent, kind)]
     marks += [("earlier", tool) for tool in sources_below(tx, parent)]
-    kept = json.dumps(tx.failed_at(parent)).encode()
-    return point, (("forked", point.text()), ("resumed", tx.put_blob(kept)), *marks)
+    return point, (("forked", point.text()), *marks)
 
 
 def why_not(tx: Transaction, row: Mapping[str, Any], plan: Plan) -> tuple[str, list[str]]:

@@ -1,6 +1,6 @@
 """`loom fork` of a graph's job: another job that goes on where it failed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,21 +35,33 @@ class ResumeRequest:
     names: tuple[str, ...] = ()
 
 
-def refuse_other_options(job: str, *, of_graph: bool, **given: Any) -> None:
-    """Refuse options of agents' forks for a graph's job, and the other way round.
+def refuse_other_options(row: Mapping[str, Any], of_graph: bool, *, turn: int | None, **given: Any) -> None:
+    """Refuse for a graph's job what is said of agents' jobs.
 
     Raises:
-        UserError: There is one.
+        UserError: There is such a thing.
     """
-    if of_graph and given["turn"] is not None:
-        raise UserError(f"job {job} runs a graph, which has no turns; `loom fork {job}` goes on where it failed")
-    wrong = ("task", "agent", "model", "tools") if of_graph else ("graph", "names")
-    for name in wrong:
-        if given[name]:
-            option = {"task": "a task", "names": "--map"}.get(name, f"--{name}")
-            what = "a graph's, and takes none" if of_graph else "an agent's; only a graph's takes one"
-            raise UserError(f"{option}: job {job} is {what}")
-    if given["names"] and given["graph"] is None:
+    job = row["job"]
+    if of_graph and turn is not None:
+        what = f"job {job} runs the graph {row['agent']}, which has no turns"
+        raise UserError(f"{what}; `loom fork {job}` goes on where it failed")
+    for name, value in given.items():
+        if of_graph and value:
+            option = "a task" if name == "task" else f"--{name}"
+            raise UserError(f"{option} is for an agent's job, and job {job} is a graph's")
+
+
+def refuse_graph_options(
+    row: Mapping[str, Any], of_graph: bool, *, graph: Path | None, names: Sequence[str] | None
+) -> None:
+    """Refuse for an agent's job what is said of graphs' jobs.
+
+    Raises:
+        UserError: There is such a thing, or new names of nodes come without the graph that has them.
+    """
+    if (graph or names) and not of_graph:
+        raise UserError(f"--graph and --map are for a graph's job, and job {row['job']} is an agent's; see --agent")
+    if names and graph is None:
         raise UserError("--map gives nodes of a changed graph; give that with --graph FILE.yaml")
 
 
@@ -79,7 +91,7 @@ async def resume_graph(loom: Loom, row: Mapping[str, Any], request: ResumeReques
 
 async def _entered(loom: Loom, request: ResumeRequest, name: str, plan: Any, names: Mapping[str, str]) -> list[str]:
     """Name what the new job has entered at first."""
-    found = await loom.store.write(lambda tx: read_resuming(tx, request.parent, name, plan=plan, names=names))
+    found = await loom.store.read(lambda tx: read_resuming(tx, request.parent, name, plan=plan, names=names))
     return list(found.again)
 
 

@@ -33,7 +33,6 @@ from loom_client.cli.options import (
 if TYPE_CHECKING:
     from loom_client.cli.follow import Ended
     from loom_client.client import Loom
-    from loom_store.store import Store
 
 Detach = Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask here about approvals.")]
@@ -141,7 +140,7 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> int:
     """Fork a job and follow the new one."""
     from loom_client.cli.opening import find_job, opened
-    from loom_client.cli.resuming import ResumeRequest, refuse_other_options, resume_graph
+    from loom_client.cli.resuming import ResumeRequest, refuse_graph_options, refuse_other_options, resume_graph
     from loom_client.cli.rights import check_start
     from loom_client.cli.starting import ForkRequest, load_definition, read_task, start_fork
     from loom_client.graph_job import is_graph_job
@@ -151,17 +150,8 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     async with opened(settings_of(*place)) as loom:
         row = await find_job(loom.store, job)
         of_graph = await is_graph_job(loom.store, row)
-        refuse_other_options(
-            job,
-            of_graph=of_graph,
-            task=task,
-            turn=turn,
-            agent=agent,
-            model=model,
-            tools=tools,
-            graph=graph,
-            names=names,
-        )
+        refuse_other_options(row, of_graph, turn=turn, task=task, agent=agent, model=model, tools=tools)
+        refuse_graph_options(row, of_graph, graph=graph, names=names)
         if of_graph or turn is None:
             name = await resume_graph(loom, row, ResumeRequest(job, workdir, new, graph, tuple(names or ())))
         else:
@@ -204,7 +194,7 @@ async def result(
     from loom_client.cli.follow import final_result, stored_result, whole
     from loom_client.cli.opening import existing_store, find_job, opened
     from loom_client.cli.starting import announce_worker
-    from loom_client.cli.waits import telling_waits
+    from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost, telling_waits
     from loom_client.lost import has_closed
 
     settings = settings_of(address, namespace, task_queue, store)
@@ -215,16 +205,17 @@ async def result(
         if found is not None:  # it has ended: no server is needed to say how
             status = _print_result(job, await whole(opened_store, job, found), as_json)
             if not as_json:
-                await _tell_how_to_go_on(opened_store, job, found)
+                await tell_how_to_go_on(opened_store, job, found)
             return status
     async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
         if not row["ended_at"] and not await has_closed(loom.client, job):
             await announce_worker(loom, job)
-        async with contextlib.nullcontext() if as_json else telling_waits(loom, job):
+        waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)
+        async with waits, telling_the_lost(loom, job):
             ended, _ = await final_result(loom, job)
         status = _print_result(job, ended, as_json)
         if not as_json:
-            await _tell_how_to_go_on(loom.store, job, ended)
+            await tell_how_to_go_on(loom.store, job, ended)
         return status
 
 
@@ -245,6 +236,7 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
     from loom_client.cli.follow import Follower, make_watcher
     from loom_client.cli.opening import find_job
     from loom_client.cli.prompt import Prompter, can_ask
+    from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost
     from loom_client.render import Timeline
     from loom_client.signing import SigningKey
 
@@ -260,18 +252,11 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
         follower.ask = Prompter(loom.store, watcher.paper, user_name(), watcher.interrupt, sign)
     if after:
         await calls.read_on()
-    ended = await follower.run(after)
+    async with telling_the_lost(loom, name):
+        ended = await follower.run(after)
     if not as_json:
-        await _tell_how_to_go_on(loom.store, name, ended)
+        await tell_how_to_go_on(loom.store, name, ended)
     return DONE if ended.status == "completed" else FAILED
-
-
-async def _tell_how_to_go_on(store: "Store", job: str, ended: "Ended") -> None:
-    """Say by which command a failed job goes on, where one would help."""
-    from loom_client.going_on import going_on
-
-    if ended.status == "failed" and (how := await going_on(store, job)):
-        say(how)
 
 
 def _print_result(job: str, ended: "Ended", as_json: bool) -> int:
