@@ -5,6 +5,7 @@ from typing import Any
 
 from loom_client.forking import finished_turns, read_fork
 from loom_client.resuming import why_not
+from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -32,7 +33,10 @@ def how_to_go_on(tx: Transaction, row: Mapping[str, Any]) -> str:
     code = ((row["result"] or {}).get("error") or {}).get("code", "")
     if code in HOPELESS:
         return ""
-    return _of_agent(tx, row, code) if plan.agent else _of_graph(tx, row, plan)
+    try:
+        return _of_agent(tx, row, code) if plan.agent else _of_graph(tx, row, plan)
+    except LoomError:
+        return ""  # a hint must not keep anybody from the end that it is told beside
 
 
 async def going_on(store: Store, job: str) -> str:
