@@ -29,13 +29,21 @@ def keep(machine: "Machine", token: Token, code: str) -> None:
     Nothing is kept where the failure is caught above, in an agent's turn, or when the job ends already.
     """
     frame = machine.state.frames[token.frame]
-    if not _is_kept(machine) or not _ends_the_job(machine, frame, code):
+    known = frame.parent in machine.state.failed_at  # what was beside a stuck join is gone by now
+    if known or not _is_kept(machine) or not _ends_the_job(machine, frame, code):
         return
     cause = [] if token.at in machine.state.failed_at else [token.at]
     if frame.parent:
         _keep_below(machine, machine.state.tokens[frame.parent], cause)
     else:
         keep_all(machine, cause)
+
+
+def keep_stuck(machine: "Machine", token: Token, code: str) -> None:
+    """Do as `keep` before tokens are taken away that wait for ever at the same join."""
+    catch = machine.node(token).catch
+    if code not in catch and "any" not in catch:
+        keep(machine, token, code)
 
 
 def keep_owner(machine: "Machine", owner: Token, code: str) -> None:

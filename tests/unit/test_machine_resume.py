@@ -477,3 +477,42 @@ def test_nothing_is_kept_of_a_failure_that_is_caught_or_of_a_job_that_completes(
     while sim.step():
         assert sim.machine.state.failed_at == {}
     assert (sim.outcome.result, line.kept) == (1, {})
+
+
+def test_all_tokens_of_a_stuck_join_go_on_when_it_needs_fewer() -> None:
+    def joined(join: Any) -> Plan:
+        nodes = {
+            "s": {"next": ["a", "b", "c"]},
+            "a": work("j"),
+            "b": work("j"),
+            "c": work([{"if": "result == 'never'", "to": "j"}, {"to": "e"}]),
+            "j": {"join": join, "next": "z"},
+            "e": {"end": None},
+            "z": {"end": "${nodes.j}"},
+        }
+        return plan({"g": {"graph": "inner", "next": "z"}, "z": DONE}, graphs={"inner": {"nodes": nodes}})
+
+    line = Line(joined("all"), once())
+    outcome = line.begin().run()
+    assert (outcome.failure is not None and outcome.failure.code) == "join_deadlock"
+    assert len([token for token in line.kept["tok"].values() if token["n"] == "j"]) == 2
+    assert line.go_on(joined("taken")).run().result == {"a": "a", "b": "b"}
+    assert len(line.done()) == 3
+
+
+def test_a_child_job_that_came_to_its_end_all_the_same_is_not_started_again() -> None:
+    inner = {"nodes": {"w": work("z"), "z": {"end": "child"}}}
+    nodes = {
+        "s": {"next": ["bad", "c"]},
+        "bad": work("j"),
+        "c": {"graph": "inner", "child": True, "next": "j"},
+        "j": {"join": "all", "next": "z"},
+        "z": {"end": "${nodes.j}"},
+    }
+    line = Line(plan(nodes, graphs={"inner": inner}), once("bad#1"))
+    sim = line.begin()
+    sim._cancel = lambda at: None  # type: ignore[method-assign]  # the order to abort came too late
+    sim.step(next(i for i, given in enumerate(sim.work) if given.at == "bad#1"))
+    assert sim.run().failure is not None
+    assert line.resume().again == ["bad#1", "j#1"]
+    assert line.go_on().run().result == {"bad": "bad", "c": "child"}
