@@ -202,8 +202,9 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
 
 def _flush(tx: Transaction, call: Call) -> None:
     store_events(tx, call)
-    if "result" in call.arguments and tx.has_job(call.job):
-        tx.update_job(call.job, result=call.arguments["result"])
+    ended = {key: call.arguments[key] for key in ("result", "failed_at") if key in call.arguments}
+    if ended and tx.has_job(call.job):
+        tx.update_job(call.job, **ended)
 
 
 SHOWN = ("preview", "state", "schema", "rules", "risk", "rule", "layer", "deciders", "asked_by", "unanswered")

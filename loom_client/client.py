@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from temporalio.client import Client
 
@@ -15,6 +15,7 @@ from loom_client.job import Job, JobHandle
 from loom_client.launching import check_free, launch
 from loom_client.lost import settle_lost
 from loom_client.pollers import pollers
+from loom_client.resuming import Resuming, read_resuming, write_resuming
 from loom_client.schedules import Schedules
 from loom_client.settings import Settings
 from loom_client.submission import (
@@ -107,7 +108,8 @@ class Loom:
         )
         return await self._start(chosen, by, named=bool(job or run.run_id))
 
-    async def fork(  # noqa: PLR0913 - what a fork is started with
+    @overload
+    async def fork(
         self,
         parent: JobHandle | str,
         turn: int,
@@ -119,29 +121,64 @@ class Loom:
         turns: Plan | Graph | str | Path | None = None,
         model: str | None = None,
         by: str = "",
-    ) -> Job:
-        """Start a job that goes on from a turn of another one. The same id again is the same job.
+    ) -> Job: ...
 
-        What that job did up to the turn is in the conversation and is not done again. Files are not taken back.
+    @overload
+    async def fork(
+        self,
+        parent: JobHandle | str,
+        *,
+        workdir: str | Path | None = None,
+        job: str | None = None,
+        graph: Plan | Graph | str | Path | None = None,
+        names: Mapping[str, str] | None = None,
+        by: str = "",
+    ) -> GraphJob: ...
+
+    async def fork(  # noqa: PLR0913 - what a fork is started with
+        self,
+        parent: JobHandle | str,
+        turn: int | None = None,
+        task: str = "",
+        *,
+        workdir: str | Path | None = None,
+        job: str | None = None,
+        agent: Agent | None = None,
+        turns: Plan | Graph | str | Path | None = None,
+        model: str | None = None,
+        graph: Plan | Graph | str | Path | None = None,
+        names: Mapping[str, str] | None = None,
+        by: str = "",
+    ) -> Job | GraphJob:
+        """Start a job that goes on from a turn of another one, or where a graph's failed. The same id is the same job.
+
+        What that job did up to there is not done again. Files are not taken back. The job of a graph enters the node
+        that failed, and whatever was under way; what had been finished is finished.
 
         Args:
             parent: The other job, or its id; only this store must know it.
-            turn: How many of its turns the new job has; 0: only its task.
+            turn: How many of its turns the new job has; 0: only its task. None: it is a graph's, which failed.
             task: What to do now; may be left out where the agent had not finished.
             workdir: Directory that file tools are confined to; that of the other job when absent.
             job: The new job's id; a fresh one when absent.
             agent: In place of the other job's agent, which has the policy of its project as it was then.
             turns: The graph of that agent's turns; the agent's `turn`, a file, when absent.
             model: In place of the agent's.
+            graph: A changed graph, in place of the one that failed; every node that is under way must be in it.
+            names: Old node → new node, where that graph has another name for it.
             by: Who starts it, for approvals that need four eyes; the user of this process when absent.
 
         Raises:
             ConflictError: The id is taken by another job, here or on the server.
+            DocumentError: The changed graph is not valid; carries every finding.
             NotFoundError: There is no such job to fork.
-            UserError: It is a graph's, has not finished so many turns, or nobody says what to do next.
+            UserError: It is a graph's (with a turn) or an agent's (without), has not finished so many turns, nobody
+                says what to do next, or a graph cannot go on where it failed.
         """
         check_id("job", job)
         name = (await self.find(parent)).id if isinstance(parent, str) else parent.id
+        if turn is None:
+            return await self._resume(name, job, None if graph is None else plan_of(graph), names, workdir, by)
         found = await self.store.read(lambda tx: read_fork(tx, name, turn))
         if agent is not None:
             found = found.redefined(agent, plan_of(turns or Path(agent.turn)) if turns or agent.turn else None)
@@ -149,6 +186,29 @@ class Loom:
             found = found.with_model(model)
         chosen = fork_of(found, job or new_id(), task, working_directory(workdir or found.workdir))
         return await self._start(chosen, by, named=bool(job))
+
+    async def _resume(
+        self,
+        parent: str,
+        job: str | None,
+        plan: Plan | None,
+        names: Mapping[str, str] | None,
+        workdir: str | Path | None,
+        by: str,
+    ) -> GraphJob:
+        """Start the job that goes on where a graph's failed."""
+        name, place = job or new_id(), (self.client.namespace, self.settings.task_queue)
+        if job and await self.store.read(lambda tx: tx.job(name)) is None:
+            await check_free(self.client, name)
+
+        def write(tx: Transaction) -> tuple[Resuming, Written]:
+            found = read_resuming(tx, parent, name, plan=plan, names=names, workdir=workdir)
+            return found, write_resuming(tx, found, *place)
+
+        found, written = await self.store.write(write)
+        found.state.starter = _starter(by)
+        await self._launch(found.start, found.state, written)
+        return self.graph_job(name)
 
     async def start_graph(
         self,
@@ -253,4 +313,8 @@ class Loom:
 
 
 def _first_state(by: str, **fields: Any) -> MachineState:
-    return MachineState(starter=(by or user_name())[:200], **fields)
+    return MachineState(starter=_starter(by), **fields)
+
+
+def _starter(by: str) -> str:
+    return (by or user_name())[:200]

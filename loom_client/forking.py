@@ -4,7 +4,7 @@ Only the store is looked at, so a job can be forked that the server has forgotte
 points at the entries of the old one, and a prune leaves what a fork reads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
     plan = Plan.load(tx.get_blob(row["plan"]).decode())
     if not plan.agent:
         raise UserError(
-            f"job {job} runs the graph {row['agent']}, which has no turns; only an agent's job can be forked"
+            f"job {job} runs the graph {row['agent']}, which has no turns; `loom fork {job}` goes on where it failed"
         )
     entries = tx.read_entries(row["session"])
     point = _point(tx, row, turn, entries)
@@ -130,6 +130,19 @@ def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
         finished=_answered(shared),
         marks=(("forked", point.text()), *marks),
     )
+
+
+def finished_turns(tx: Transaction, row: Mapping[str, Any]) -> int:
+    """Count the turns of an agent's job after which it may be forked, with those of the job it was forked from."""
+    return _finished(tx, row, tx.read_entries(row["session"]))
+
+
+def _finished(tx: Transaction, row: Mapping[str, Any], entries: Sequence[Entry]) -> int:
+    point = tx.fork_point(row["job"])
+    first, start = (point.turn, point.end) if point else (0, 0)
+    said = [_said(entry) for entry in entries if entry.job == row["job"]]
+    latest = _latest(tx, row["job"], entries)
+    return first + len(turn_ends(said, first=first, start=start, latest=latest, over=row["ended_at"] is not None)) - 1
 
 
 def _point(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[Entry]) -> ForkPoint:
@@ -193,5 +206,5 @@ def check_same(tx: Transaction, job: str, point: ForkPoint | None) -> None:
     """
     if tx.job(job) is None or (known := tx.fork_point(job)) == point:
         return
-    what = f"was forked from {known.job} at turn {known.turn}" if known else "was not forked"
+    what = f"was forked from {known.job} {known.place}" if known else "was not forked"
     raise JobExists(f"job {job!r} exists already and {what}; take another id", ("fork",))

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.firing import LONGEST_TASK, origin_of
+from loom_client.forking import check_same
 from loom_client.submission import Written, write_job
+from loom_dsl.fork import ForkPoint
 from loom_dsl.plan import Plan
 from loom_dsl.untrusted import words_in
+from loom_store.marks import Mark
 from loom_store.transaction import Transaction
 
 
@@ -19,6 +22,8 @@ class GraphSubmission:
     Attributes:
         input: Its values, checked and complete.
         steps: For tests: continue as new after so many activities.
+        point: The job that it goes on from; None: it begins at its start.
+        marks: What is known of that job and holds for this one.
     """
 
     job: str
@@ -27,12 +32,17 @@ class GraphSubmission:
     input: Mapping[str, Any]
     workdir: str
     steps: int | None
+    point: ForkPoint | None = None
+    marks: tuple[tuple[Mark, str], ...] = ()
 
 
 def write_graph_down(tx: Transaction, start: GraphSubmission, namespace: str, task_queue: str) -> Written:
     """Write the job and its plan, all or nothing."""
     task = json.dumps(start.input, ensure_ascii=False)[:LONGEST_TASK] if start.input else ""
+    check_same(tx, start.job, start.point)
     words = {"agent": "graph", "plan": "graph's content", "task": "input"}
     write_job(tx, start, name=start.plan.root, task=task, place=(namespace, task_queue), words=words)
     tx.mark(start.job, "words", tx.put_blob(words_in(start.input).encode("utf-8", "replace")))
+    for kind, value in start.marks:
+        tx.mark(start.job, kind, value)
     return Written(0, origin_of(tx, start.job))

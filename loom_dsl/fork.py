@@ -34,6 +34,11 @@ class ForkPoint:
             yield one
             one = one.earlier
 
+    @property
+    def place(self) -> str:
+        """Where in that job it begins, in words. A graph's job has no turns, and goes on where it failed."""
+        return f"at turn {self.turn}" if self.end else "where it failed"
+
     def text(self) -> str:
         """Give it as the store keeps it."""
         return canonical_json([[one.job, one.turn, one.end] for one in self.line])

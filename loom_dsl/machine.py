@@ -33,6 +33,7 @@ from loom_dsl.machine_joins import fire_joins
 from loom_dsl.machine_moves import Moves
 from loom_dsl.machine_nodes import ENTER
 from loom_dsl.machine_reports import activity_done, activity_failed, child_ended
+from loom_dsl.machine_resume import begin_again
 from loom_dsl.machine_retry import is_due, run_again, wake_up
 from loom_dsl.machine_state import BACKING_OFF, READY, TIMING, WAITING, Frame, Token
 from loom_dsl.machine_stuck import fail_stuck
@@ -95,6 +96,8 @@ class Machine(Moves):
     def _start(self) -> None:
         if not self.state.frames:
             self._begin()
+        else:
+            begin_again(self)
         for token in self.state.in_order():
             if token.status == BACKING_OFF:
                 wake_up(self, token)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
 from loom_dsl.graph_result import result_of_failure, result_of_finish
+from loom_dsl.machine_kept import keep_all, stored, where_failed
 from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
 from loom_dsl.machine_told import BY_ITSELF, cancelled
@@ -12,6 +13,7 @@ from loom_dsl.states import RunState
 from loom_dsl.wire import LARGEST_RESULT, size_of
 
 if TYPE_CHECKING:
+    from loom_dsl.machine_core import SideWork
     from loom_dsl.machine_moves import Moves as Machine
 
 FLUSH = "loom.events.flush"
@@ -27,7 +29,10 @@ def end(machine: "Machine", ending: list[Any]) -> None:
     state = machine.state
     if state.ending is not None:
         return
-    state.ending = ending = _bounded(ending)
+    ending = _bounded(ending)
+    if ending[0] == "fail":
+        keep_all(machine)
+    state.ending = ending
     if ending[0] == "fail" and state.run_state != RunState.FAILED:
         machine.emit("error", error=ending[1], message=ending[2])
         if not state.undo:
@@ -145,9 +150,9 @@ def place_ending(machine: "Machine") -> None:
         machine.emit("warning", code="not_delivered", ids=[message["id"] for message in state.inbox], message=text)
         state.inbox = []
     finished = _finished(machine, ending)
-    if state.outbox.waiting():
+    if state.outbox.waiting() or "" in state.failed_at:
         last = len(state.outbox.ready()) == len(state.outbox.waiting())
-        return issue_flush(machine, _kept(machine, finished) if last else None)
+        return issue_flush(machine, _kept(machine, finished), stored(machine)) if last else issue_flush(machine)
     machine.over = True
     return machine.command(finished)
 
@@ -172,7 +177,8 @@ def _kept(machine: "Machine", finished: Finish | Failure) -> dict[str, Any]:
         result = result_of_failure(machine.job, finished.code, finished.message, finished.details)
     else:
         result = result_of_finish(machine.job, finished.result, aborted=machine.state.abort is not None)
-    return {"result": result.model_dump(mode="json", exclude_defaults=True)}
+    told = {"result": result.model_dump(mode="json", exclude_defaults=True)}
+    return {**told, **(where_failed(machine, told) if isinstance(finished, Failure) else {})}
 
 
 def _enter_last_state(machine: "Machine", ending: list[Any]) -> None:
@@ -203,9 +209,9 @@ def _is_news(event: dict[str, Any]) -> bool:
     return event["t"] == "node_end" or (event["t"] == "node_start" and event["kind"] not in BY_ITSELF)
 
 
-def issue_flush(machine: "Machine", arguments: dict[str, Any] | None = None) -> None:
-    """Store what waits with an activity of its own."""
+def issue_flush(machine: "Machine", arguments: dict[str, Any] | None = None, then: "SideWork | None" = None) -> None:
+    """Store what waits with an activity of its own; `then` takes how that went."""
     machine.state.flushes += 1
     at = f"~flush#{machine.state.flushes}"
-    machine.side_work[at] = None
+    machine.side_work[at] = then
     machine.command(RunActivity(at=at, activity=FLUSH, arguments=arguments or {}, carrier="local", timeout=30.0))

@@ -7,6 +7,7 @@ from loom_dsl.canonical import digest
 from loom_dsl.commands import StartChild
 from loom_dsl.errors import ExpressionError, PlanError
 from loom_dsl.machine_ends import drop_frame, sweep
+from loom_dsl.machine_kept import keep_owner
 from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import CHILD, OWNING, Frame, Token
 from loom_dsl.nodes_work import Loop, Subgraph, Tool
@@ -184,6 +185,16 @@ def round_done(machine: "Machine", token: Token, index: int, result: Any) -> Non
     return _next_round(machine, token, node)
 
 
+def loop_again(machine: "Machine", token: Token, node: Loop) -> None:
+    """A loop goes on in another job: find out, where no round is under way, whether there is another."""
+    if frames_of(machine, token):
+        return
+    try:
+        round_done(machine, token, token.data["round"] - 1, token.data["last"])
+    except ExpressionError as error:
+        machine.fail_node(token, error.code, error.message)
+
+
 def body_done(machine: "Machine", token: Token, index: int, result: Any) -> None:
     """The one graph of a node ended."""
     machine.complete(token, result)
@@ -196,6 +207,7 @@ def frames_of(machine: "Machine", token: Token) -> list[str]:
 
 def owner_failed(machine: "Machine", token: Token, code: str, message: str) -> None:
     """A frame of a node failed: stop the others, and fail the node when the last of them has reported."""
+    keep_owner(machine, token, code)
     token.data.setdefault("failed", [code, message])
     for key in frames_of(machine, token):
         drop_frame(machine, key)

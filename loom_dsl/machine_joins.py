@@ -5,11 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.machine_ends import drop
+from loom_dsl.machine_kept import keep_stuck
 from loom_dsl.machine_state import JOINING, OWNING, Token
 from loom_dsl.nodes_flow import Join
 
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
+
+
+DEADLOCK = "join_deadlock"
+"""Why a join fails that waits for ever."""
 
 
 def enter_join(machine: "Machine", token: Token, node: Join, names: dict[str, Any]) -> None:
@@ -37,6 +42,7 @@ def stuck_join(machine: "Machine") -> Token | None:
     for _, inside in _by_frame(machine):
         if all(token.status == JOINING and token.data.get("deadline") is None for token in inside):
             first = inside[0]
+            keep_stuck(machine, first, DEADLOCK)
             for token in inside[1:]:
                 if token.node == first.node:
                     drop(machine, token)

@@ -177,6 +177,16 @@ def _look(machine: "Machine", token: Token, node: Map) -> None:
     return None
 
 
+def map_again(machine: "Machine", token: Token, node: Map) -> None:
+    """A map goes on in another job: start the item again that could not be started, and find out whether it is done."""
+    begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(token.data["done"])
+    token.data["next"] = max(begun, default=-1) + 1
+    try:
+        _look(machine, token, node)
+    except ExpressionError as error:
+        machine.fail_node(token, error.code, error.message)
+
+
 def _enough(machine: "Machine", token: Token, node: Map) -> None:
     """End a map with what there is. Items that are left to end unheard stay with a detached token of the map."""
     data = token.data

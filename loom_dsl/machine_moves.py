@@ -8,6 +8,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.machine_core import Core
 from loom_dsl.machine_ends import drop_frame, end
 from loom_dsl.machine_frames import body_done, frames_of, owner_failed, round_done
+from loom_dsl.machine_kept import GAVE, keep
 from loom_dsl.machine_maps import item_failed, map_item_done, map_may_finish
 from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import OWNING, READY, Token
@@ -45,6 +46,7 @@ class Moves(Core):
             ended(self, token, "done")
             self.move(token, ways)
         except ExpressionError as error:
+            token.data[GAVE] = True
             self.fail_node(token, error.code, error.message)
 
     def pass_on(self, token: Token) -> None:
@@ -111,6 +113,7 @@ class Moves(Core):
     def fail_frame(self, token: Token, code: str, message: str, details: Any = None) -> None:
         """The graph in which the token is fails, and with it the node that started it, or the job."""
         frame = self.state.frames[token.frame]
+        keep(self, token, code)
         if not frame.parent:
             return end(self, ["fail", code, message, details])
         self.state.tokens.pop(token.at, None)

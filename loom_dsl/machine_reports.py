@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from loom_dsl.commands import ActivityFailed, ChildEnded
 from loom_dsl.errors import ExpressionError
 from loom_dsl.machine_frames import doomed_is_gone
+from loom_dsl.machine_kept import done_after_all
 from loom_dsl.machine_retry import answer_failed
 from loom_dsl.machine_state import CHILD, READY, RUNNING
 from loom_dsl.machine_undo import adopt, confirm
@@ -27,6 +28,7 @@ def activity_done(machine: "Machine", at: str, result: Any) -> None:
     taken = set(token.data.get("taken", ()))
     machine.state.inbox = [message for message in machine.state.inbox if message["id"] not in taken]
     if token.doomed:
+        done_after_all(machine, token, result)
         confirm(machine, token, machine.node(token), result)  # it was done before it could be cancelled
         return doomed_is_gone(machine, token)
     return machine.complete(token, result)
@@ -60,6 +62,7 @@ def child_ended(machine: "Machine", ended: ChildEnded) -> None:
         ended = replace(ended, code=error.code, message=error.message)
     if token.doomed:
         if not ended.code:
+            done_after_all(machine, token, ended.result)
             confirm(machine, token, machine.node(token), ended.result)
         doomed_is_gone(machine, token)
     elif ended.code:

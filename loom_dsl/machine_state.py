@@ -146,6 +146,7 @@ class MachineState:
         remembered: Rules that approvers allowed for the rest of a job without turns; a turn has its own.
         starter: Who started the job, or empty.
         phase: The lane that a token was last in.
+        failed_at: What is kept of a graph that fails, so that another job can go on there; see `machine_kept`.
         last: Time of the last input, seconds since the epoch.
     """
 
@@ -170,6 +171,7 @@ class MachineState:
     remembered: list[str] = field(default_factory=list)
     starter: str = ""
     phase: str = ""
+    failed_at: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -195,6 +197,7 @@ class MachineState:
             "done": self.undone,
             "rem": self.remembered,
             "by": self.starter,
+            "fa": self.failed_at,
             "tok": [token.to_json() for token in self.tokens.values()],
             "fr": {key: frame.to_json() for key, frame in self.frames.items()},
         }
@@ -230,6 +233,7 @@ class MachineState:
             remembered=raw.get("rem", []),
             starter=raw.get("by", ""),
             phase=raw.get("ph", ""),
+            failed_at=raw.get("fa", {}),
             last=raw.get("t", 0.0),
         )
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from loom_dsl.machine_joins import stuck_join, why_stuck
+from loom_dsl.machine_joins import DEADLOCK, stuck_join, why_stuck
 from loom_dsl.machine_state import (
     BACKING_OFF,
     CHILD,
@@ -28,7 +28,7 @@ def fail_stuck(machine: "Machine") -> bool:
     """Fail a token that waits for ever. False when there is none."""
     join = stuck_join(machine)
     if join is not None:
-        machine.fail_node(join, "join_deadlock", why_stuck(machine, join))
+        machine.fail_node(join, DEADLOCK, why_stuck(machine, join))
         return True
     blocked = [token for token in machine.state.in_order() if token.status in (READY, JOINING)]
     if not blocked or machine.draining or machine.side_work:
@@ -36,7 +36,7 @@ def fail_stuck(machine: "Machine") -> bool:
     if any(_may_go_on(machine, token) for token in machine.state.tokens.values()):
         return False
     if blocked[0].status == JOINING:
-        machine.fail_node(blocked[0], "join_deadlock", why_stuck(machine, blocked[0]))
+        machine.fail_node(blocked[0], DEADLOCK, why_stuck(machine, blocked[0]))
     else:
         machine.fail_node(blocked[0], "deadlock", _why_blocked(machine, blocked[0]))
     return True

@@ -3,14 +3,16 @@
 import copy
 from collections.abc import Mapping
 
-from loom_dsl.machine_state import OWNING, TIMING, MachineState, Token
+from loom_dsl.machine_state import OWNING, READY, TIMING, MachineState, Token
 from loom_dsl.nodes import kind_of
 from loom_dsl.nodes_work import Map
 from loom_dsl.plan import Plan
 from loom_dsl.writes import initial
 
 
-def moved(state: MachineState, old: Plan, new: Plan, names: Mapping[str, str]) -> tuple[MachineState, list[str]]:
+def moved(
+    state: MachineState, old: Plan, new: Plan, names: Mapping[str, str], *, anew: bool = False
+) -> tuple[MachineState, list[str]]:
     """Give a job's state under another plan, and why it cannot go there.
 
     Args:
@@ -18,6 +20,7 @@ def moved(state: MachineState, old: Plan, new: Plan, names: Mapping[str, str]) -
         old: The plan that it runs.
         new: The plan that it is to run.
         names: Old node → new node, where a node was renamed.
+        anew: Whether tokens before a node have begun nothing of it, so that it may be of another kind now.
 
     Returns:
         The state under the new plan, and what stands in the way, a sentence each; the state is of use only if nothing
@@ -40,7 +43,7 @@ def moved(state: MachineState, old: Plan, new: Plan, names: Mapping[str, str]) -
             problems += _missing_state(frame.own["state"], new, graph)
             frame.own["state"] = {**initial(new.bodies[graph].state), **frame.own["state"]}
     for token in state.in_order():
-        problems += _home(token, state, old, new, names)
+        problems += _home(token, state, old, new, names, anew=anew)
     problems += _move_undo(other, old, new, names)
     for token in other.tokens.values():
         token.source, token.via = names.get(token.source, token.source), names.get(token.via, token.via)
@@ -92,7 +95,9 @@ def _missing_state(held: Mapping[str, object], new: Plan, graph: str) -> list[st
     return [f"the new plan's state has no `{name}`, which the job has written" for name in held if name not in declared]
 
 
-def _home(token: Token, state: MachineState, old: Plan, new: Plan, names: Mapping[str, str]) -> list[str]:
+def _home(
+    token: Token, state: MachineState, old: Plan, new: Plan, names: Mapping[str, str], *, anew: bool
+) -> list[str]:
     before = state.frames[token.frame].graph
     graph = _renamed_graph(before, old, new)
     if graph not in new.bodies:
@@ -104,7 +109,7 @@ def _home(token: Token, state: MachineState, old: Plan, new: Plan, names: Mappin
             f"a token is at `{token.at}`, and the new plan has no node `{name}`; name its new home: {token.node}=NODE"
         ]
     was, now = kind_of(old.node(before, token.node)), kind_of(nodes[name])
-    if was != now:
+    if was != now and not (anew and token.status == READY):
         return [f"a token is at `{token.at}`, which is {was}; in the new plan `{name}` is {now}"]
     node = nodes[name]
     if token.status == OWNING and isinstance(node, Map):

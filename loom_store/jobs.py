@@ -11,8 +11,10 @@ from loom_store.rows import Moment, from_millis, to_millis
 from loom_store.scope import KnownJob, Scope
 from loom_store.tables import entries, jobs, sessions
 
-_BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
-_LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+_COLUMNS: Final = tuple(column for column in jobs.c if column.name != "failed_at")
+"""All but what is large, and which only a fork wants."""
+_BY_NAME = select(*_COLUMNS).where(jobs.c.name == bindparam("job_name"))
+_LIST = select(*_COLUMNS).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
@@ -46,8 +48,9 @@ def jobs_with_those_below(job: str) -> ColumnElement[bool]:
     return or_(jobs.c.name == job, jobs.c.id.in_(select(jobs_below(job).c.id)))
 
 
+_FAILED_AT = select(jobs.c.failed_at).where(jobs.c.name == bindparam("job_name"))
 _BELOW = (
-    select(jobs)
+    select(*_COLUMNS)
     .where(jobs.c.id.in_(select(jobs_below(bindparam("job_name")).c.id)))
     .order_by(jobs.c.created_at, jobs.c.id)
 )
@@ -152,6 +155,11 @@ class Jobs(Scope):
         if values:
             self._execute(_CREATE.values(values), {"job_id": job_id})
 
+    def failed_at(self, job: str) -> dict[str, Any] | None:
+        """Give where a graph's job stood when it failed, as its last flush stored it; None: nothing is known."""
+        kept: dict[str, Any] | None = _loaded(self._scalar(_FAILED_AT, {"job_name": job}))
+        return kept
+
     def has_job(self, job: str) -> bool:
         """Say whether a job is written down."""
         known = self._known_job(job)
@@ -194,7 +202,7 @@ class Jobs(Scope):
 def _shown(row: Any) -> dict[str, Any]:
     shown: dict[str, Any] = {"job": row.name, **{name: getattr(row, name) for name in (*_CONTENT, *_TEXTS)}}
     shown["task"] = unpack_text(row.task)
-    shown |= {name: _loaded(getattr(row, name)) for name in (*_JSONS, "abort")}
+    shown |= {name: _loaded(getattr(row, name)) for name in (*_JSONS, "abort") if name != "failed_at"}
     shown["created_at"] = from_millis(row.created_at)
     shown["ended_at"] = None if row.ended_at is None else from_millis(row.ended_at)
     return shown

@@ -199,7 +199,7 @@ class Retention(Scope):
         for column in (marks.c.value, effects.c.images):
             for (value,) in self._stream(select(column).where(column.is_not(None))):
                 yield value.encode()
-        for row in self._stream(select(jobs.c.plan, jobs.c.agent, jobs.c.result, jobs.c.waiting)):
+        for row in self._stream(select(jobs.c.plan, jobs.c.agent, jobs.c.result, jobs.c.waiting, jobs.c.failed_at)):
             yield " ".join(text for text in row if text is not None).encode()
 
     def _stream(self, query: Select[Any]) -> Iterable[Any]:

@@ -42,7 +42,7 @@ async def effects(
             print(json.dumps(row, ensure_ascii=False))
     else:
         if point:
-            print(f"forked from {point.job} at turn {point.turn}; effects up to there: `loom effects {point.job}`")
+            print(f"forked from {point.job} {point.place}; effects up to there: `loom effects {point.job}`")
         _show(rows)
     return DONE
 

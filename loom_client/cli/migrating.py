@@ -33,7 +33,7 @@ async def migrate(
     from loom_client.connection import connect
     from loom_client.project.picture import plan_of
 
-    renamed = dict(_renamed(given) for given in names or ())
+    renamed = new_names(names)
     plan = plan_of(str(to), os.environ)
     async with connect(settings_of(*place)) as loom:
         answer = await (await loom.find(job)).migrate(plan, renamed)
@@ -43,6 +43,15 @@ async def migrate(
     else:
         print(f"job {job} goes on under {to}" if moved else f"job {job} is not under {to} yet: {answer['message']}")
     return DONE
+
+
+def new_names(given: list[str] | None) -> dict[str, str]:
+    """Read what `--map` says.
+
+    Raises:
+        UserError: One of them is not OLD=NEW.
+    """
+    return dict(_renamed(one) for one in given or ())
 
 
 def _renamed(given: str) -> tuple[str, str]:

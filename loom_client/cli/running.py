@@ -41,7 +41,10 @@ NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask here about
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("run", help="Start a job and show it until it ends.")(run)
-    app.command("fork", help="Start a job that goes on from a turn of another one, and show it until it ends.")(fork)
+    app.command(
+        "fork",
+        help="Start a job that goes on from a turn of another one, or where a graph failed; show it until it ends.",
+    )(fork)
     app.command("watch", help="Show a job from its beginning, or from an offset, until it ends.")(watch)
     app.command("result", help="Wait until a job has ended, and print its answer.")(result)
     app.command("wait", help="The same as `loom result`.")(result)
@@ -112,12 +115,22 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     task: Annotated[
         str | None, typer.Argument(help="What to do now; - reads it from standard input.", metavar="[TASK]")
     ] = None,
-    turn: Annotated[int, typer.Option(min=0, help="The last turn that is kept; 0 keeps only the task.")] = ...,  # type: ignore[assignment]
+    turn: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of an agent's job: the last turn that is kept; 0 keeps only the task."),
+    ] = None,
     workdir: Annotated[Path | None, typer.Option(help="Directory of file tools; the job's own by default.")] = None,
     detach: Detach = False,
     new: Annotated[str | None, typer.Option("--job", help="The new job's id; the same id is the same job.")] = None,
     agent: Annotated[Path | None, typer.Option(help="Go on with this file's agent.", metavar="FILE.yaml")] = None,
     model: Annotated[str | None, typer.Option(help="Use this model in place of the agent's.")] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="Of a graph's job: go on under this changed graph.", metavar="FILE.yaml")
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="OLD=NEW", help="With --graph: a node's new name; may be repeated."),
+    ] = None,
     tools: Tools = None,
     states: States = False,
     as_json: Json = False,
@@ -127,17 +140,25 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> int:
     """Fork a job and follow the new one."""
     from loom_client.cli.opening import find_job, opened
+    from loom_client.cli.resuming import ResumeRequest, refuse_graph_options, refuse_other_options, resume_graph
     from loom_client.cli.rights import check_start
     from loom_client.cli.starting import ForkRequest, load_definition, read_task, start_fork
+    from loom_client.graph_job import is_graph_job
     from loom_dsl.run import check_id
 
     check_id("job", new)
-    request = ForkRequest(job, turn, "" if task is None else read_task(task), workdir, new, agent, model)
-    definition = None if agent is None else load_definition(agent, model, tuple(tools or ()))
     async with opened(settings_of(*place)) as loom:
         row = await find_job(loom.store, job)
-        check_start(definition.name if definition else row["agent"])
-        name = await start_fork(loom, request, definition)
+        of_graph = await is_graph_job(loom.store, row)
+        refuse_other_options(row, of_graph, turn=turn, task=task, agent=agent, model=model, tools=tools)
+        refuse_graph_options(row, of_graph, graph=graph, names=names)
+        if of_graph or turn is None:
+            name = await resume_graph(loom, row, ResumeRequest(job, workdir, new, graph, tuple(names or ())))
+        else:
+            request = ForkRequest(job, turn, "" if task is None else read_task(task), workdir, new, agent, model)
+            definition = None if agent is None else load_definition(agent, model, tuple(tools or ()))
+            check_start(definition.name if definition else row["agent"])
+            name = await start_fork(loom, request, definition)
         return await _begun(loom, name, detach=detach, as_json=as_json, states=states, ask=not no_input)
 
 
@@ -173,7 +194,7 @@ async def result(
     from loom_client.cli.follow import final_result, stored_result, whole
     from loom_client.cli.opening import existing_store, find_job, opened
     from loom_client.cli.starting import announce_worker
-    from loom_client.cli.waits import telling_waits
+    from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost, telling_waits
     from loom_client.lost import has_closed
 
     settings = settings_of(address, namespace, task_queue, store)
@@ -182,13 +203,20 @@ async def result(
         row = await find_job(opened_store, job)
         found = stored_result(row)
         if found is not None:  # it has ended: no server is needed to say how
-            return _print_result(job, await whole(opened_store, job, found), as_json)
+            status = _print_result(job, await whole(opened_store, job, found), as_json)
+            if not as_json:
+                await tell_how_to_go_on(opened_store, job, found)
+            return status
     async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
         if not row["ended_at"] and not await has_closed(loom.client, job):
             await announce_worker(loom, job)
-        async with contextlib.nullcontext() if as_json else telling_waits(loom, job):
+        waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)
+        async with waits, telling_the_lost(loom, job):
             ended, _ = await final_result(loom, job)
-        return _print_result(job, ended, as_json)
+        status = _print_result(job, ended, as_json)
+        if not as_json:
+            await tell_how_to_go_on(loom.store, job, ended)
+        return status
 
 
 async def _begun(loom: "Loom", name: str, *, detach: bool, as_json: bool, states: bool, ask: bool) -> int:
@@ -208,6 +236,7 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
     from loom_client.cli.follow import Follower, make_watcher
     from loom_client.cli.opening import find_job
     from loom_client.cli.prompt import Prompter, can_ask
+    from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost
     from loom_client.render import Timeline
     from loom_client.signing import SigningKey
 
@@ -223,7 +252,10 @@ async def _follow(loom: "Loom", name: str, *, after: int = 0, as_json: bool, sta
         follower.ask = Prompter(loom.store, watcher.paper, user_name(), watcher.interrupt, sign)
     if after:
         await calls.read_on()
-    ended = await follower.run(after)
+    async with telling_the_lost(loom, name):
+        ended = await follower.run(after)
+    if not as_json:
+        await tell_how_to_go_on(loom.store, name, ended)
     return DONE if ended.status == "completed" else FAILED
 
 

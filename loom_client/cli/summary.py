@@ -10,6 +10,7 @@ from activities.wasted import wasted_in
 from loom_client.client import Loom
 from loom_client.connection import temporal
 from loom_client.effects import told_effects
+from loom_client.going_on import how_to_go_on
 from loom_client.graph_job import is_graph
 from loom_client.settings import Settings
 from loom_client.why import reason
@@ -54,11 +55,12 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     last = tx.last_offset(job)
     latest = tx.read_events(job, after=max(0, last - 1), limit=1)
     entries = [entry for entry in tx.read_entries(row["session"]) if entry.job == job]
-    point = tx.fork_point(job)
+    point, of_graph = tx.fork_point(job), is_graph(tx, row)
     turns = (latest[0][1].get("n", 0) + 1) if latest else 0
     return {
-        "graph": is_graph(tx, row),
-        "forked_from": {"job": point.job, "turn": point.turn} if point else None,
+        "graph": of_graph,
+        "forked_from": {"job": point.job, "turn": None if of_graph else point.turn} if point else None,
+        "go_on": how_to_go_on(tx, row),
         "turns": max(0, turns - point.turn) if point else turns,
         "entries": len(entries),
         "events": last,

@@ -135,6 +135,8 @@ def _graph_facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, 
         yield "input", summary["task"]
     yield "graph", f"{summary['agent']}, plan {summary['plan'][:12]}"
     yield "directory", summary["workdir"]
+    if origin := summary["forked_from"]:
+        yield "forked", f"from {origin['job']} where it failed; what that did: `loom watch {origin['job']}`"
     yield "started", f"{clock(started, now)}, {span}{'' if ended else ' ago'}"
     yield "events", f"{summary['events']:,}"
     yield from _end(summary, "result")
@@ -144,6 +146,8 @@ def _end(summary: Mapping[str, Any], what: str) -> Iterable[tuple[str, str]]:
     error = (summary["result"] or {}).get("error")
     if error:
         yield "error", f"{error['code']}: {error['message']}"
+    if summary["go_on"]:
+        yield "go on", summary["go_on"]
     if summary["ended_at"] and summary["status"] == "completed":
         yield what, f"`loom result {summary['job']}` prints it"
 

@@ -1,4 +1,4 @@
-"""Says what a person has to do, while a command waits for a job that waits for a person."""
+"""Says what a person has to do: while a command waits for a job that waits for a person, and when a job has failed."""
 
 import asyncio
 import contextlib
@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from loom_client.cli.failures import say
-from loom_client.cli.follow import IDLE_SECONDS
+from loom_client.cli.follow import IDLE_SECONDS, Ended
 from loom_client.client import Loom
+from loom_client.going_on import going_on
+from loom_client.outcome import JobGone
 from loom_client.why import wanted
 from loom_client.why_facts import gather
+from loom_store.store import Store
 
 
 @asynccontextmanager
@@ -23,6 +26,24 @@ async def telling_waits(loom: Loom, job: str) -> AsyncIterator[None]:
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):  # what is only told must not end the waiting
             await telling
+
+
+async def tell_how_to_go_on(store: Store, job: str, ended: Ended) -> None:
+    """Say by which command a failed job goes on, where one would help."""
+    if ended.status == "failed" and (how := await going_on(store, job)):
+        say(how)
+
+
+@asynccontextmanager
+async def telling_the_lost(loom: Loom, job: str) -> AsyncIterator[None]:
+    """Say the same of a job that turns out to have been ended outside Loom, while this is open."""
+    try:
+        yield
+    except JobGone:
+        await loom.settle_lost(job)
+        if how := await going_on(loom.store, job):
+            say(how)
+        raise
 
 
 async def _tell(loom: Loom, job: str) -> None:

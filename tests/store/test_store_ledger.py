@@ -215,6 +215,9 @@ def test_a_job_shows_what_was_updated(store: Store) -> None:
         lambda tx: tx.update_job("j", waiting=None, result={"text": "\ud800"}, status="completed", ended_at=T0)
     )
 
+    store.write_sync(lambda tx: tx.update_job("j", failed_at={"at": ["a#1"]}))
+    assert store.read_sync(lambda tx: tx.failed_at("j")) == {"at": ["a#1"]}
+    assert store.read_sync(lambda tx: tx.failed_at("nobody")) is None
     job = store.read_sync(lambda tx: tx.job("j"))
     assert job == {
         "job": "j",
@@ -230,7 +233,6 @@ def test_a_job_shows_what_was_updated(store: Store) -> None:
         "paused_by": "ann",
         "waiting": None,
         "halted": None,
-        "failed_at": None,
         "result": {"text": "\ud800"},
         "abort": None,
         "created_at": "2026-01-02T03:04:05.678Z",

@@ -1,0 +1,71 @@
+"""How a job that failed goes on: the command that does, where it would help."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from loom_client.forking import finished_turns, read_fork
+from loom_client.resuming import why_not
+from loom_dsl.errors import LoomError
+from loom_dsl.plan import Plan
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+
+MOST_NAMED = 3
+LIMITS = frozenset({
+    "max_iterations", "max_tool_calls", "max_tool_rounds", "max_cost", "max_cost_usd", "max_run_duration",
+    "limit_reached",
+})  # fmt: skip
+"""Codes of failures after which a fork has the same limit once more."""
+HOPELESS = frozenset({"job_exists", "invalid_document", "graph_refused", "invalid_input"})
+"""Codes of failures that have nothing to do with where the job stood."""
+
+
+def how_to_go_on(tx: Transaction, row: Mapping[str, Any]) -> str:
+    """Say by which command a failed job goes on, and what that does; empty where none would help.
+
+    Args:
+        tx: A transaction on the store.
+        row: The job's row.
+    """
+    if row["status"] != "failed":
+        return ""
+    plan = Plan.load(tx.get_blob(row["plan"]).decode())
+    code = ((row["result"] or {}).get("error") or {}).get("code", "")
+    if code in HOPELESS:
+        return ""
+    try:
+        return _of_agent(tx, row, code) if plan.agent else _of_graph(tx, row, plan)
+    except LoomError:
+        return ""  # a hint must not keep anybody from the end that it is told beside
+
+
+async def going_on(store: Store, job: str) -> str:
+    """Do as `how_to_go_on` for a job by its id; empty for one that the store does not know."""
+
+    def look(tx: Transaction) -> str:
+        row = tx.job(job)
+        return how_to_go_on(tx, row) if row is not None else ""
+
+    return await store.read(look)
+
+
+def _of_agent(tx: Transaction, row: Mapping[str, Any], code: str) -> str:
+    job = row["job"]
+    turns = finished_turns(tx, row)
+    if turns < 1:
+        return ""
+    fork = read_fork(tx, job, turns)
+    if turns <= (fork.point.earlier.turn if fork.point.earlier else 0):
+        return ""  # it finished no turn of its own: the job that it was forked from says more
+    task = ' "WHAT TO DO NEXT"' if fork.finished else ""
+    more = f", with a limit of its own ({code}) as large as this one's was" if code in LIMITS else ""
+    return f"`loom fork {job}{task} --turn {turns}` goes on from its last finished turn{more}"
+
+
+def _of_graph(tx: Transaction, row: Mapping[str, Any], plan: Plan) -> str:
+    problem, again = why_not(tx, row, plan)
+    if problem:
+        return ""
+    named = ", ".join(f"`{at}`" for at in again[:MOST_NAMED])
+    named += f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
+    return f"`loom fork {row['job']}` goes on at {named or 'its end'}; what was finished is not done again"
