@@ -30,7 +30,7 @@ from activities.webhooks.delivery import Deliveries, Links, no_links
 from activities.webhooks.relay import Relay
 from activities.webhooks.sending import Senders
 from loom_dsl.errors import ConfigurationError
-from loom_dsl.webhook_names import queue_of
+from loom_dsl.queues import job_queue, webhook_queue
 from loom_store.store import Store
 from workflows.graph import GraphWorkflow
 from workflows.webhooks import WebhookWorkflow
@@ -87,7 +87,7 @@ def make_worker(
     Args:
         client: Connected with `activities.plan_claim.data_converter`.
         runtime: What the activities work with.
-        task_queue: Where work is taken from.
+        task_queue: The base name of the queue that work is taken from; only jobs of the runtime's store are on it.
         metrics: Where it is counted what activities do.
         sandboxed: Whether workflow code runs in Temporal's sandbox. The only workflow here is Loom's own, which the
             tests run in the sandbox and the import contracts keep from I/O; without it a turn costs a sixth less.
@@ -97,7 +97,7 @@ def make_worker(
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     worker = Worker(
         client,
-        task_queue=task_queue,
+        task_queue=job_queue(task_queue, runtime.store.id),
         workflows=[GraphWorkflow],
         activities=activities_of(runtime, metrics),
         interceptors=[Failures(runtime)],
@@ -123,7 +123,7 @@ async def delivering(
     Args:
         client: Of the worker's namespace.
         store: Where messages wait.
-        task_queue: The worker's.
+        task_queue: The base name of the worker's queue.
         senders: Who is told; what waits for others is left to workers that have them, and told of in the log.
         secrets: Names and values that no message has.
         links: Makes the links of messages that ask somebody.
@@ -131,7 +131,7 @@ async def delivering(
     relay = Relay(client, store, task_queue, tuple(senders.by_name))
     store.subscribe(senders.endpoints, relay.wake)
     deliveries = Deliveries(store, senders, secrets, links)
-    workers = [_deliverer(client, queue_of(task_queue, name), deliveries) for name in senders.by_name]
+    workers = [_deliverer(client, webhook_queue(task_queue, store.id, name), deliveries) for name in senders.by_name]
     async with AsyncExitStack() as stack:
         for made in workers:
             await stack.enter_async_context(made)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,6 +19,7 @@ from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, Store
 from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
+from loom_store.identity import Epoch, file_name
 from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
 from loom_store.scope import MIB, Listener, Shared
@@ -29,13 +31,20 @@ from loom_store.writer import Writer
 T = TypeVar("T")
 
 _READERS: Final = 4
+_LOG = logging.getLogger(__name__)
 
 
 class Store:
     """Sessions, contents, events, effects, approvals and jobs, in one file.
 
     One object serves a whole process: any thread and any event loop may use it. Open it with `Store.open`.
+
+    Attributes:
+        path: The file.
+        id: The store's id: made once, the same for every process that has it open, and for a copy of the file.
     """
+
+    id: str
 
     def __init__(self, location: Location, shared: Shared) -> None:
         self.path: Path = location.path
@@ -237,8 +246,32 @@ class Store:
                 self._switch_to_wal()
             if revision != HEAD:
                 upgrade(self._write_engine, self._location)
+            self._settle_identity()
         except DBAPIError as error:
             raise self._explain(error) from error
+
+    def _settle_identity(self) -> None:
+        """Learn the store's id, or make it; and begin an epoch if this is not the file that the store was in."""
+        file, begun = file_name(self.path), None
+        with self._read_engine.connect() as connection, connection.begin():
+            transaction = self._transaction(connection)
+            self.id, settled = transaction.store_id(), transaction.is_settled(file)
+        if not settled:
+            with self._write_engine.connect() as connection, connection.begin():
+                transaction = self._transaction(connection)
+                begun = transaction.settle_identity(file)
+                self.id = transaction.store_id()
+        if begun is not None:
+            _LOG.warning(
+                "store %s (id %s): %s, so epoch %d begins: calls of before it that the store does not know of may have "
+                "been made",
+                *(self.path, self.id, begun.why, begun.number),
+            )
+
+    @property
+    def epoch(self) -> Epoch:
+        """The store's present epoch. Blocks the calling thread."""
+        return self.read_sync(lambda tx: tx.epoch())
 
     def _switch_to_wal(self) -> None:
         """Set the journal mode, which stays with the file. SQLite does not wait for a lock here, so we do."""

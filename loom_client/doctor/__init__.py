@@ -10,7 +10,7 @@ from loom_client.doctor.mcp import mcp_servers
 from loom_client.doctor.model import model
 from loom_client.doctor.policy import policy
 from loom_client.doctor.server import server
-from loom_client.doctor.state import store
+from loom_client.doctor.state import store, store_id
 from loom_client.doctor.webhooks import webhooks
 from loom_client.settings import Settings
 
@@ -31,10 +31,10 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     yield python()
     packages = [package(name) for name in PACKAGES]
     yield from packages
-    reached = list(server(settings))
+    path, checked = store(settings)
+    reached = list(server(settings, store_id(path) if path is not None else ""))
     yield from reached
     yield temporal_cli(environment, needed=reached[0].status is Status.FAIL)
-    path, checked = store(settings)
     yield checked
     if path is not None:
         yield room(path)

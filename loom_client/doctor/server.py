@@ -9,6 +9,7 @@ from loom_client.doctor.check import Check, Status
 from loom_client.pollers import pollers
 from loom_client.settings import Settings, worker_command
 from loom_dsl.errors import ConfigurationError
+from loom_dsl.queues import job_queue
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -18,8 +19,13 @@ SURE_SECONDS = 15.0
 """A worker that was heard longer ago may have ended since; the server lists it until it forgets it."""
 
 
-def server(settings: Settings) -> Iterator[Check]:
-    """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails."""
+def server(settings: Settings, store_id: str) -> Iterator[Check]:
+    """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails.
+
+    Args:
+        settings: Where the server is.
+        store_id: The store whose jobs a worker is looked for; empty when there is no store yet.
+    """
     what = f"Temporal server {settings.address}"
     reason = _refused(settings.address)
     if reason:
@@ -28,7 +34,7 @@ def server(settings: Settings) -> Iterator[Check]:
     from loom_client.access import explain
 
     try:
-        yield from asyncio.run(_ask_server(settings, what))
+        yield from asyncio.run(_ask_server(settings, store_id, what))
     except ConfigurationError as error:
         yield Check(Status.FAIL, what, error.message, "correct the setting: docs/reference/settings.md")
     except (TimeoutError, RuntimeError, OSError) as error:
@@ -50,7 +56,7 @@ def _refused(address: str) -> str:
     return ""
 
 
-async def _ask_server(settings: Settings, what: str) -> list[Check]:
+async def _ask_server(settings: Settings, store_id: str, what: str) -> list[Check]:
     import temporalio.service
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
     from temporalio.client import Client
@@ -71,11 +77,11 @@ async def _ask_server(settings: Settings, what: str) -> list[Check]:
             fix = f"temporal operator namespace create -n {settings.namespace}, or set LOOM_NAMESPACE"
             return [*checks, Check(Status.FAIL, f"namespace {settings.namespace}", error.message, fix)]
         checks.append(Check(Status.OK, f"namespace {settings.namespace}", "is there"))
-        return [*checks, await _workers(client, settings)]
+        return [*checks, await _workers(client, settings, store_id)]
 
 
-async def _workers(client: "Client", settings: Settings) -> Check:
-    seen = await pollers(client, settings.task_queue)
+async def _workers(client: "Client", settings: Settings, store_id: str) -> Check:
+    seen = await pollers(client, job_queue(settings.task_queue, store_id)) if store_id else {}
     what = f"worker on {settings.task_queue}"
     if not seen:
         fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"

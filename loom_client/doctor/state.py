@@ -12,6 +12,16 @@ from loom_dsl.errors import LoomError
 BUSY_SECONDS = 2.0
 
 
+def store_id(path: Path) -> str:
+    """Read the id of the store in a file; empty when there is none."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as opened:
+            row = opened.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()
+    except sqlite3.Error:  # no file, another program's, or one of an older release
+        return ""
+    return str(row[0]) if row else ""
+
+
 def store(settings: Settings) -> tuple[Path | None, Check]:
     """Look at the store's file, which need not be there yet."""
     from loom_store.location import parse_location

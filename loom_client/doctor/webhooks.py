@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loom_client.doctor.check import Check, Status
 from loom_client.doctor.server import PROBE_SECONDS
+from loom_client.doctor.state import store_id
 from loom_client.pollers import pollers
 from loom_client.settings import Settings
 from loom_dsl.errors import DocumentError
@@ -54,7 +55,7 @@ def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator
         named = ()
         yield Check(Status.FAIL, f"webhooks ({_SETTING})", str(error), f"correct it: {_HOW}")
     names = sorted({*found, *named})
-    heard = asyncio.run(_served(settings, names))
+    heard = asyncio.run(_served(settings, store_id(path), names))
     for name in names:
         waiting, dead = found.get(name, (0, 0))
         yield from _workers(name, settings.task_queue, heard, waiting, expected=name in named)
@@ -101,16 +102,16 @@ def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
     return {name: (int(waiting), int(dead)) for name, waiting, dead in rows}
 
 
-async def _served(settings: Settings, names: Sequence[str]) -> _Heard:
+async def _served(settings: Settings, store: str, names: Sequence[str]) -> _Heard:
     """Ask the server which workers there are, and which of them have the endpoints."""
-    if not names:
+    if not names or not store:
         return _Heard()
     from temporalio.client import Client
     from temporalio.service import RPCError
 
     from loom_client.access import access_of
     from loom_dsl.errors import ConfigurationError
-    from loom_dsl.webhook_names import queue_of
+    from loom_dsl.queues import job_queue, webhook_queue
 
     try:
         async with asyncio.timeout(3 * PROBE_SECONDS):
@@ -119,8 +120,8 @@ async def _served(settings: Settings, names: Sequence[str]) -> _Heard:
                 settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
             )
             queue = settings.task_queue
-            having = {name: frozenset(await pollers(client, queue_of(queue, name))) for name in names}
-            return _Heard(frozenset(await pollers(client, queue)), having)
+            having = {name: frozenset(await pollers(client, webhook_queue(queue, store, name))) for name in names}
+            return _Heard(frozenset(await pollers(client, job_queue(queue, store))), having)
     except (ConfigurationError, RPCError, TimeoutError, RuntimeError, OSError):
         return _Heard()
 
