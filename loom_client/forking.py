@@ -132,6 +132,22 @@ def read_fork(tx: Transaction, job: str, turn: int) -> Fork:
     )
 
 
+def finished_turns(tx: Transaction, job: str) -> int:
+    """Give how many turns of an agent's job are finished: the most that a fork of it can have.
+
+    Raises:
+        NotFoundError: There is no such job.
+    """
+    row = tx.job(job)
+    if row is None:
+        raise NotFoundError(f"there is no job {job!r} in this store")
+    entries, earlier = tx.read_entries(row["session"]), tx.fork_point(job)
+    first, start = (earlier.turn, earlier.end) if earlier else (0, 0)
+    said = [_said(entry) for entry in entries if entry.job == job]
+    over = row["ended_at"] is not None
+    return first + len(turn_ends(said, first=first, start=start, latest=_latest(tx, job, entries), over=over)) - 1
+
+
 def _point(tx: Transaction, row: dict[str, Any], turn: int, entries: Sequence[Entry]) -> ForkPoint:
     """Find the job of a turn, the forked one or one that it was forked from, and where the turn ends."""
     job, over = row["job"], row["ended_at"] is not None

@@ -174,7 +174,7 @@ async def result(
     from loom_client.cli.opening import existing_store, find_job, opened
     from loom_client.cli.starting import announce_worker
     from loom_client.cli.waits import telling_waits
-    from loom_client.lost import has_closed
+    from loom_client.lost import has_closed, reconcile
 
     settings = settings_of(address, namespace, task_queue, store)
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
@@ -184,6 +184,7 @@ async def result(
         if found is not None:  # it has ended: no server is needed to say how
             return _print_result(job, await whole(opened_store, job, found), as_json)
     async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
+        await reconcile(loom.client, loom.store, [row])
         if not row["ended_at"] and not await has_closed(loom.client, job):
             await announce_worker(loom, job)
         async with contextlib.nullcontext() if as_json else telling_waits(loom, job):
