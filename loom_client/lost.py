@@ -73,8 +73,7 @@ async def settle_lost(client: Client, store: Store, job: str) -> bool:
             return False
     except RPCError as error:
         return is_missing(error) and row is not None and await _is_lost(client, store, row)
-    if row is not None and (row["ended_at"] is None or row["status"] == LOST):
-        await store.write(lambda tx: tx.update_job(job, status="failed", ended_at=time.time()))
+    await store.write(lambda tx: _end(tx, job, "failed"))
     await store.write(lambda tx: _withdraw(tx, job))
     return True
 
@@ -109,8 +108,7 @@ async def _is_lost(client: Client, store: Store, row: Mapping[str, Any]) -> bool
     serving = await store.read(lambda tx: workers_of(tx, row["namespace"], row["task_queue"]))
     if serving and not await pollers(client, job_queue(row["task_queue"], store.id)):
         return False  # its workers serve another server
-    await store.write(lambda tx: tx.update_job(job, status=LOST, ended_at=time.time()))
-    return True
+    return await store.write(lambda tx: _end(tx, job, LOST))
 
 
 async def _is_asked_well(client: Client) -> bool:
@@ -120,6 +118,14 @@ async def _is_asked_well(client: Client) -> bool:
     except RPCError:
         return False
     return True
+
+
+def _end(tx: Transaction, job: str, status: str) -> bool:
+    """Write down that a job has ended, unless its worker did meanwhile; whether it has."""
+    row = tx.job(job)
+    if row is not None and (row["ended_at"] is None or row["status"] == LOST):
+        tx.update_job(job, status=status, ended_at=time.time())
+    return row is not None
 
 
 def _withdraw(tx: Transaction, job: str) -> None:

@@ -18,6 +18,11 @@ def told_worker(about: Mapping[str, Any]) -> str:
     return f"{place} (queue {about.get('queue')}, tools {tools}, root {about.get('root')})"
 
 
+def identity(about: Mapping[str, Any]) -> str:
+    """Name a worker as the server does."""
+    return f"{about.get('pid')}@{about.get('host')}"
+
+
 def told_workers(rows: Sequence[WorkerRow]) -> str:
     """Say which workers these are."""
     more = f" and {len(rows) - MOST_SHOWN} more" if len(rows) > MOST_SHOWN else ""
@@ -45,5 +50,5 @@ def lacking(tx: Transaction, row: Mapping[str, Any], workers: Iterable[WorkerRow
         workers: Who serves its queue.
     """
     needed = set(modules_of(Plan.load(tx.get_blob(row["plan"]).decode())))
-    lacks = [needed - set(worker.about.get("tools") or ()) for worker in workers]
-    return tuple(min(map(sorted, lacks), key=len)) if lacks else ()
+    has = [set(worker.about.get("tools") or ()) for worker in workers]
+    return tuple(sorted(needed - max(has, key=lambda modules: len(needed & modules)))) if has else ()

@@ -38,7 +38,7 @@ async def summarise(store: Store, settings: Settings, row: dict[str, Any]) -> di
     now = await store.read(lambda tx: tx.job(row["job"])) or row
     stored = await store.read(lambda tx: _stored(tx, now))
     why = await store.read(lambda tx: lost_line(tx, now)) if now["status"] == LOST else reason(facts, time.time())
-    return {**now, "why": why, "worker": facts.worker, **stored}
+    return {**now, "why": why, "worker": facts.worker, "workers": facts.workers, **stored}
 
 
 async def _facts(store: Store, settings: Settings, row: dict[str, Any]) -> Facts:

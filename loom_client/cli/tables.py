@@ -15,20 +15,15 @@ from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.recursion import draw_tree
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
+from loom_client.serving_workers import told_worker
 from loom_dsl.lookalike import revealed
 from loom_dsl.permission_rules import parse_rule
 from loom_dsl.run import RunUsage
 from loom_store.kept_rules import KeptRule
 
-_COLOURS = {
-    "completed": "green",
-    "settled": "green",
-    "failed": "red",
-    "aborted": "red",
-    "unknown": "red",
-    "lost": "red",
-}
-_COLOURS |= {"running": "cyan", "pending": "yellow"}
+MOST_WORKERS = 3
+_COLOURS = {"completed": "green", "settled": "green", "failed": "red", "aborted": "red", "unknown": "red"}
+_COLOURS |= {"lost": "red", "running": "cyan", "pending": "yellow"}
 
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -138,6 +133,9 @@ def _stands(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]
     ended = summary["ended_at"]
     if not ended or summary["status"] == "lost":
         yield "why", summary["why"]
+    if not ended and summary["workers"]:
+        shown = "; ".join(map(told_worker, summary["workers"][:MOST_WORKERS]))
+        yield "workers", shown + (" …" if len(summary["workers"]) > MOST_WORKERS else "")
     if ended:
         yield "ended", clock(ended, now)
 

@@ -10,8 +10,9 @@ from loom_client.doctor.mcp import mcp_servers
 from loom_client.doctor.model import model
 from loom_client.doctor.policy import policy
 from loom_client.doctor.server import server
-from loom_client.doctor.state import store, store_id
+from loom_client.doctor.state import store
 from loom_client.doctor.webhooks import webhooks
+from loom_client.doctor.workers import kept
 from loom_client.settings import Settings
 
 PACKAGES = ("workflows", "activities", "worker")
@@ -32,14 +33,15 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     packages = [package(name) for name in PACKAGES]
     yield from packages
     path, checked = store(settings)
-    reached = list(server(settings, store_id(path) if path is not None else ""))
+    serving = kept(settings, path)
+    reached = list(server(settings, serving))
     yield from reached
     yield temporal_cli(environment, needed=reached[0].status is Status.FAIL)
     yield checked
     if path is not None:
         yield room(path)
         if checked.status is reached[0].status is Status.OK:
-            yield from webhooks(settings, path, environment)
+            yield from webhooks(settings, path, serving.id, environment)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
         yield model(environment)

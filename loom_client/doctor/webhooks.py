@@ -9,7 +9,6 @@ from pathlib import Path
 
 from loom_client.doctor.check import Check, Status
 from loom_client.doctor.server import PROBE_SECONDS
-from loom_client.doctor.state import store_id
 from loom_client.pollers import pollers
 from loom_client.settings import Settings
 from loom_dsl.errors import DocumentError
@@ -38,7 +37,7 @@ class _Heard:
     having: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator[Check]:
+def webhooks(settings: Settings, path: Path, store: str, env: Mapping[str, str]) -> Iterator[Check]:
     """Look for messages that wait or were given up, and for workers that lack an endpoint; else says nothing.
 
     Endpoints are those that messages are for, and those of the file that `LOOM_WEBHOOKS` names here.
@@ -46,6 +45,7 @@ def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator
     Args:
         settings: The server, and the queue whose jobs are looked at.
         path: The store's file.
+        store: The store's id.
         env: The environment's variables.
     """
     found = _counts(settings, path)
@@ -55,7 +55,7 @@ def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator
         named = ()
         yield Check(Status.FAIL, f"webhooks ({_SETTING})", str(error), f"correct it: {_HOW}")
     names = sorted({*found, *named})
-    heard = asyncio.run(_served(settings, store_id(path), names))
+    heard = asyncio.run(_served(settings, store, names))
     for name in names:
         waiting, dead = found.get(name, (0, 0))
         yield from _workers(name, settings.task_queue, heard, waiting, expected=name in named)
