@@ -83,8 +83,11 @@ def _judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: 
     elif strangers:
         found = f"{heard(strangers)}, and this store does not know it: it works with another file that has the same id"
         yield Check(Status.FAIL, what, found, f"stop it, and see that its LOOM_STORE is this file; then {start}")
+    elif not store.workers:
+        found = f"none serves this store any more: {heard(seen)}, and has stopped or died since: jobs wait"
+        yield Check(Status.WARN, what, found, start)
     else:
-        yield Check(Status.OK, what, told_workers(store.workers) or heard(seen))
+        yield Check(Status.OK, what, told_workers(store.workers))
     for job, missing in store.lacks[:MOST_TOLD] if seen and not strangers else ():
         flags = " ".join(f"--tools {module}" for module in missing)
         found = f"no worker has its tools: {', '.join(missing)}"

@@ -56,7 +56,7 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         ),
         (
             facts(worker=False),
-            "{NOBODY} on the queue loom; start one with `loom worker`",
+            f"{NOBODY} on the queue loom; start one with `loom worker`",
         ),
         (
             replace(facts(worker=False), queue="blue"),
