@@ -352,6 +352,4 @@ def _ensure_file(path: Path, create: bool) -> None:
         raise StoreReadOnly(read_only)
     for place in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
         if place.exists() and not os.access(place, os.R_OK | os.W_OK):
-            raise StoreReadOnly(
-                f"store {path}: {place} cannot be written; change its permissions (`lsattr` may say why)"
-            )
+            raise StoreReadOnly(f"{read_only} ({place.name} is the one; `ls -l` and `lsattr` say why)")
