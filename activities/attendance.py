@@ -47,6 +47,7 @@ class Attendance:
             StoreError: The store does not take it.
         """
         await self._store.write(lambda tx: tx.register_worker(self._process, self._about))
+        await asyncio.to_thread(self._store.note_heard)
         tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._look())]
         try:
             yield
@@ -70,6 +71,7 @@ class Attendance:
             await asyncio.sleep(RENEW_SECONDS)
             with contextlib.suppress(StoreError):  # it is told again
                 await self._store.write(lambda tx: tx.renew_worker(self._process), durable=False)
+                await asyncio.to_thread(self._store.note_heard)
 
     async def _look(self) -> None:
         while True:

@@ -5,6 +5,7 @@ than what was done: after a restore, when a replica was promoted, or when the fi
 what is missing from the store proves nothing.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -13,14 +14,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from loom_store.scope import Scope, storable
-from loom_store.tables import meta
+from loom_store.tables import meta, workers
 
 FIRST: Final = "the store was made"
 MOVED: Final = "the file is not the one that the store was in before"
+OLDER: Final = "the file has an older content than it had before"
+_HEARD: Final = "user.loom.heard"
+"""Attribute of the file: when a worker of the store was last heard, in milliseconds. A backup that is copied into the
+file leaves the attribute as it is, and does not have that moment."""
+_SLACK: Final = 60_000
+"""Milliseconds that the store may be behind it: who writes that a worker lives does not wait for the disk."""
 _ID, _EPOCHS, _FILE = "id", "epochs", "file"
 _READ = select(meta.c.value).where(meta.c.name == bindparam("its_name"))
 _WRITE = insert(meta).values(name=bindparam("its_name"), value=bindparam("its_value"))
@@ -69,18 +76,19 @@ class Identity(Scope):
         self._set_meta(_EPOCHS, json.dumps([asdict(one) for one in (*epochs, epoch)]))
         return epoch
 
-    def is_settled(self, file: str) -> bool:
+    def is_settled(self, file: str, heard: int) -> bool:
         """Whether `settle_identity` would change nothing."""
-        return bool(self._meta(_ID)) and self._meta(_FILE) == file
+        return bool(self._meta(_ID)) and self._meta(_FILE) == file and not self._is_older(heard)
 
-    def settle_identity(self, file: str) -> Epoch | None:
+    def settle_identity(self, file: str, heard: int) -> Epoch | None:
         """Make the store's id if it has none, and remember which file it is in.
 
         Args:
             file: Names the file, as `file_name` does.
+            heard: What `heard_in` says of it.
 
         Returns:
-            The epoch that began, if the store was in another file before.
+            The epoch that began, if the store was in another file before, or this one had a newer content.
         """
         begun = None
         if not self._meta(_ID):
@@ -88,8 +96,14 @@ class Identity(Scope):
             self.begin_epoch(FIRST)
         elif self._meta(_FILE) != file:
             begun = self.begin_epoch(MOVED)
+        elif self._is_older(heard):
+            begun = self.begin_epoch(OLDER)
         self._set_meta(_FILE, file)
         return begun
+
+    def _is_older(self, heard: int) -> bool:
+        """Whether a worker was heard in this file that the store does not know of."""
+        return heard - (self._scalar(select(func.max(workers.c.seen_at))) or 0) > _SLACK
 
     def _meta(self, name: str) -> str:
         return str(self._scalar(_READ, {"its_name": name}) or "")
@@ -104,3 +118,16 @@ def file_name(path: Path) -> str:
     Not by the device's number, which another start of the machine may change for the same disk.
     """
     return f"{os.statvfs(path).f_fsid:x}/{path.stat().st_ino}"
+
+
+def heard_in(path: Path) -> int:
+    """Say when a worker was last heard in a file, whatever is in it now, in milliseconds; 0: it was not noted."""
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # not every system has attributes
+        return int(os.getxattr(path, _HEARD))
+    return 0
+
+
+def note_heard(path: Path, millis: int) -> None:
+    """Note on a file when a worker was last heard in it."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setxattr(path, _HEARD, str(millis).encode())

@@ -20,7 +20,7 @@ from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import BUSY_SECONDS, Opened, reader_engine, run_outside, store_error, writer_engine
 from loom_store.files import BESIDE, StoreFiles
-from loom_store.identity import Epoch, file_name
+from loom_store.identity import Epoch, file_name, heard_in, note_heard
 from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
 from loom_store.scope import MIB, Listener, Shared
@@ -213,6 +213,10 @@ class Store:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""
         return self._submit_read(lambda: measure_sizes(self._read_engine, self.path)).result()
 
+    def note_heard(self) -> None:
+        """Note on the file itself that a worker lives, so that an older content in the same file is noticed."""
+        note_heard(self.path, round(self._shared.clock() * 1000))
+
     def check(self) -> None:
         """Look whether the store's files are still the ones that were opened, and can be written.
 
@@ -268,16 +272,17 @@ class Store:
 
     def _settle_identity(self) -> None:
         """Learn the store's id, or make it; and begin an epoch if this is not the file that the store was in."""
-        file, begun = file_name(self.path), None
+        file, heard, begun = file_name(self.path), heard_in(self.path), None
         with self._read_engine.connect() as connection, connection.begin():
             transaction = self._transaction(connection)
-            self.id, settled = transaction.store_id(), transaction.is_settled(file)
+            self.id, settled = transaction.store_id(), transaction.is_settled(file, heard)
         if not settled:
             with self._write_engine.connect() as connection, connection.begin():
                 transaction = self._transaction(connection)
-                begun = transaction.settle_identity(file)
+                begun = transaction.settle_identity(file, heard)
                 self.id = transaction.store_id()
         if begun is not None:
+            note_heard(self.path, 0)
             _LOG.warning(
                 "store %s (id %s): %s, so epoch %d begins: calls of before it that the store does not know of may have "
                 "been made",

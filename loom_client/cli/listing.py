@@ -55,6 +55,7 @@ async def jobs(
             rows = await listed()
         lost = [row for row in rows if row["status"] == LOST]
         lines = await opened_store.read(lambda tx: _lost_lines(tx, lost)) if lost else []
+        lines += await opened_store.read(lambda tx: _unserved(tx, rows, opened_store.id))
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -70,6 +71,20 @@ def _lost_lines(tx: "Transaction", rows: "Sequence[Mapping[str, Any]]") -> list[
     from loom_client.going_on import lost_line
 
     return [f"job {row['job']} is {lost_line(tx, row)}" for row in rows]
+
+
+def _unserved(tx: "Transaction", rows: "Sequence[Mapping[str, Any]]", store: str) -> list[str]:
+    """Say of each queue with jobs that run which worker of this store is missing, as far as the store can tell."""
+    from loom_client.settings import worker_command
+    from loom_store.workers import ALIVE_SECONDS
+
+    served = {(one.about.get("namespace"), one.about.get("queue")) for one in tx.workers(alive=True)}
+    waiting = {(row["namespace"], row["task_queue"]) for row in rows if not row["ended_at"]}
+    return [
+        f"no worker of the queue {queue} was heard in the last {ALIVE_SECONDS:g} s by this store (id {store}), so its "
+        f"jobs wait: start one with `{worker_command(queue)}`"
+        for _, queue in sorted(waiting - served)
+    ]
 
 
 @guarded

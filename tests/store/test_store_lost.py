@@ -53,6 +53,27 @@ def test_a_copy_begins_an_epoch_and_a_file_that_was_renamed_does_not(
         assert [epoch.number for epoch in restored.read_sync(lambda tx: tx.epochs())] == [1, 2, 3]
 
 
+def test_a_backup_that_is_copied_into_the_file_begins_an_epoch(tmp_path: Path) -> None:
+    path, now = tmp_path / "loom.db", [1_000.0]
+
+    def served() -> int:
+        with Store.open(path, clock=lambda: now[0]) as store:
+            store.write_sync(lambda tx: tx.register_worker("one", {}))
+            store.note_heard()
+            return store.epoch.number
+
+    assert served() == 1
+    if not os.listxattr(path):
+        pytest.skip(f"the file system of {path} has no attributes of files, so this is not noticed there")
+    backup = path.read_bytes()
+    now[0] += 3_600
+    assert served() == 1
+    path.write_bytes(backup)  # the same file, as `cp` and `.restore` leave it
+    assert served() == 2
+    now[0] += 3_600
+    assert served() == 2
+
+
 def test_an_epoch_can_be_begun_by_hand(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db") as store:
         begun = store.write_sync(lambda tx: tx.begin_epoch("a replica was promoted"))
