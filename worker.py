@@ -3,11 +3,14 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime as Telemetry
@@ -19,6 +22,7 @@ import activities
 import workflows
 from activities.allowed_secrets import AllowedSecrets
 from activities.approver_keys import ApproverKeys
+from activities.attendance import Attendance, present
 from activities.interceptor import Failures
 from activities.mcp.servers import Servers
 from activities.metrics import Metrics
@@ -31,7 +35,8 @@ from activities.webhooks.relay import Relay
 from activities.webhooks.sending import Senders
 from loom_dsl.deaths import DEATH_RULES, DeathRules
 from loom_dsl.errors import ConfigurationError
-from loom_dsl.webhook_names import queue_of
+from loom_dsl.queues import job_queue, presence_queue, webhook_queue
+from loom_store.faults import tell_bus_errors
 from loom_store.store import Store
 from workflows.graph import GraphWorkflow
 from workflows.webhooks import WebhookWorkflow
@@ -88,7 +93,7 @@ def make_worker(
     Args:
         client: Connected with `activities.plan_claim.data_converter`.
         runtime: What the activities work with.
-        task_queue: Where work is taken from.
+        task_queue: The base name of the queue that work is taken from; only jobs of the runtime's store are on it.
         metrics: Where it is counted what activities do.
         sandboxed: Whether workflow code runs in Temporal's sandbox. The only workflow here is Loom's own, which the
             tests run in the sandbox and the import contracts keep from I/O; without it a turn costs a sixth less.
@@ -98,7 +103,7 @@ def make_worker(
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     worker = Worker(
         client,
-        task_queue=task_queue,
+        task_queue=job_queue(task_queue, runtime.store.id),
         workflows=[GraphWorkflow],
         activities=activities_of(runtime, metrics),
         interceptors=[Failures(runtime)],
@@ -124,7 +129,7 @@ async def delivering(
     Args:
         client: Of the worker's namespace.
         store: Where messages wait.
-        task_queue: The worker's.
+        task_queue: The base name of the worker's queue.
         senders: Who is told; what waits for others is left to workers that have them, and told of in the log.
         secrets: Names and values that no message has.
         links: Makes the links of messages that ask somebody.
@@ -132,7 +137,7 @@ async def delivering(
     relay = Relay(client, store, task_queue, tuple(senders.by_name))
     store.subscribe(senders.endpoints, relay.wake)
     deliveries = Deliveries(store, senders, secrets, links)
-    workers = [_deliverer(client, queue_of(task_queue, name), deliveries) for name in senders.by_name]
+    workers = [_deliverer(client, webhook_queue(task_queue, store.id, name), deliveries) for name in senders.by_name]
     async with AsyncExitStack() as stack:
         for made in workers:
             await stack.enter_async_context(made)
@@ -165,6 +170,18 @@ def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worke
     return patient(worker)
 
 
+def _presence(client: Client, store: Store, task_queue: str) -> Worker:
+    """Build what tells, to whoever knows the base name alone, that here is a worker, and of which store."""
+    return Worker(
+        client,
+        task_queue=presence_queue(task_queue),
+        activities=[present],
+        identity=f"{client.identity}#{store.id}",
+        max_concurrent_activities=1,
+        max_concurrent_activity_task_polls=1,
+    )
+
+
 async def serve(  # noqa: PLR0913 - the settings of a worker
     *,
     address: str,
@@ -191,11 +208,13 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
 
     Raises:
         ConfigurationError: A setting is wrong.
+        StoreLost: The store's file was deleted or replaced meanwhile.
         LoomError: The store or a tool module cannot be used.
     """
     check_packages()
     registry = ToolRegistry.load(modules=list(tools))
     with Store.open(store) as opened:
+        tell_bus_errors(opened.path)
         client = await Client.connect(
             address,
             namespace=namespace,
@@ -212,6 +231,15 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
         secrets = _masked(allowed, senders)
         servers = Servers.load(mcp, allowed)
         stop = _stop_asked()
+        about = {
+            **_own_facts(opened, namespace, task_queue),
+            "tools": list(tools),
+            "root": str(root),
+            "secrets": sorted(allowed.values),
+            "mcp": sorted(servers.settings),
+            "webhooks": sorted(senders.by_name),
+        }
+        attendance = Attendance(opened, about, stop)
         async with (
             Runtime(
                 opened,
@@ -228,12 +256,25 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             make_worker(
                 client, runtime, task_queue, metrics=metrics, max_concurrent_activities=max_concurrent_activities
             ),
+            patient(_presence(client, opened, task_queue)),
+            attendance.kept(),
         ):
             if ready:
                 print(ready, flush=True)
             telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
             telling.cancel()
+        attendance.check()
+
+
+def _own_facts(store: Store, namespace: str, task_queue: str) -> dict[str, Any]:
+    """Give what a worker tells of itself that nobody chose for it."""
+    try:
+        release = version("loom-dsl")
+    except PackageNotFoundError:
+        release = ""
+    place = {"queue": task_queue, "namespace": namespace, "store": str(store.path)}
+    return {**place, "host": socket.gethostname(), "pid": os.getpid(), "release": release}
 
 
 def _masked(allowed: AllowedSecrets, senders: Senders) -> dict[str, str]:

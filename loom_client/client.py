@@ -36,6 +36,7 @@ from loom_dsl.graph import Graph
 from loom_dsl.graph_input import checked_input
 from loom_dsl.machine_state import MachineState
 from loom_dsl.plan import Plan
+from loom_dsl.queues import job_queue
 from loom_dsl.run import RunInput, check_id
 from loom_dsl.turn import TurnState
 from loom_store.store import Store
@@ -55,6 +56,11 @@ class Loom:
     def __init__(self, client: Client, store: Store, settings: Settings) -> None:
         self.client, self.store, self.settings = client, store, settings
         self.schedules = Schedules(client, store, settings)
+
+    @property
+    def queue(self) -> str:
+        """The task queue of this store's jobs, as Temporal has it."""
+        return job_queue(self.settings.task_queue, self.store.id)
 
     async def start(  # noqa: PLR0913 - what a job is started with
         self,
@@ -289,8 +295,8 @@ class Loom:
         return await self.store.read(lambda tx: tx.approvals(status=status, job=job, below=below))
 
     async def has_worker(self) -> bool:
-        """Whether a worker has asked for work lately."""
-        return bool(await pollers(self.client, self.settings.task_queue))
+        """Whether a worker has asked lately for work of this store's jobs."""
+        return bool(await pollers(self.client, self.queue))
 
     async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
         """Write an agent's job down, and start it."""

@@ -16,6 +16,7 @@ from loom_client.submission import Submission, Written
 from loom_dsl.errors import ConfigurationError, ConflictError, JobExists, UserError
 from loom_dsl.machine_state import MachineState
 from loom_dsl.plan import ENGINE, PlanText
+from loom_dsl.queues import job_queue
 from loom_dsl.run import ErrorInfo, GraphResult, RunResult
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -45,7 +46,7 @@ async def launch(
             WORKFLOW,
             args=[envelope, PlanText(start.plan.text)],
             id=start.job,
-            task_queue=task_queue,
+            task_queue=job_queue(task_queue, store.id),
             memo={ORIGIN: written.origin},
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,

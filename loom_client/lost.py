@@ -1,18 +1,24 @@
 """Jobs that ended without the store being told: terminated on the server, or never started."""
 
+import asyncio
 import time
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from loom_client.doubt import LOST, in_doubt, is_starting
+from loom_client.pollers import pollers
 from loom_client.server_errors import is_missing, refusal
+from loom_client.serving_workers import workers_of
 from loom_dsl.errors import ConflictError, LoomError
+from loom_dsl.queues import job_queue
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-STARTING_SECONDS = 60.0
-"""How long a job that is written down may take to appear on the server."""
+AT_ONCE = 20
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
@@ -52,28 +58,74 @@ async def why_refused(client: Client, store: Store, job: str, error: RPCError) -
 async def settle_lost(client: Client, store: Store, job: str) -> bool:
     """Write down that a job has ended, if the server says so and nothing in the store does.
 
-    A job is lost to the store when it is terminated on the server, or its client died before it was started. What it
-    asked is withdrawn: nobody can decide it any more.
+    A job is lost to the store when it is terminated on the server; what it asked is withdrawn, as nobody can decide it
+    any more. One that the server does not know at all is `lost`: the server's database was, or its client died before
+    it was started. Should the server know it after all, for it was another server that was asked, it runs again.
 
     Returns:
         Whether it had ended.
     """
-    known = True
+    row = await store.read(lambda tx: tx.job(job))
     try:
         if is_running(await client.get_workflow_handle(job).describe()):
+            if row is not None and row["status"] == LOST:
+                await store.write(lambda tx: tx.update_job(job, status="running", ended_at=None))
             return False
     except RPCError as error:
-        if not is_missing(error):
-            return False
-        known = False
-    row = await store.read(lambda tx: tx.job(job))
-    if row is not None and row["ended_at"] is None:
-        started = datetime.fromisoformat(row["created_at"]).timestamp()
-        if not known and time.time() - started < STARTING_SECONDS:
-            return False
-        await store.write(lambda tx: tx.update_job(job, status="failed", ended_at=time.time()))
+        return is_missing(error) and row is not None and await _is_lost(client, store, row)
+    await store.write(lambda tx: _end(tx, job, "failed"))
     await store.write(lambda tx: _withdraw(tx, job))
     return True
+
+
+async def reconcile(client: Client, store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Look on the server for the jobs that the store has as running, or as lost, and write down what became of them.
+
+    Nothing is written where the server does not answer, does not have the namespace, or is plainly not the jobs' one.
+
+    Args:
+        client: Of the jobs' server. Jobs of other namespaces are left alone.
+        store: Where the jobs are.
+        rows: The jobs; those that have ended are not asked about.
+    """
+    mine = [row["job"] for row in rows if row["namespace"] == client.namespace and in_doubt(row)]
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def look(job: str) -> None:
+        async with at_once:
+            await settle_lost(client, store, job)
+
+    await asyncio.gather(*map(look, mine))
+
+
+async def _is_lost(client: Client, store: Store, row: Mapping[str, Any]) -> bool:
+    """Write down that a job is lost which the server does not know, unless it may be because of who was asked."""
+    job = row["job"]
+    if row["ended_at"] is not None:
+        return True
+    if is_starting(row) or row["namespace"] != client.namespace or not await _is_asked_well(client):
+        return False
+    serving = await store.read(lambda tx: workers_of(tx, row["namespace"], row["task_queue"]))
+    if serving and not await pollers(client, job_queue(row["task_queue"], store.id)):
+        return False  # its workers serve another server
+    return await store.write(lambda tx: _end(tx, job, LOST))
+
+
+async def _is_asked_well(client: Client) -> bool:
+    """Whether the server has the namespace: without it, too, it says of every job that it is not there."""
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError:
+        return False
+    return True
+
+
+def _end(tx: Transaction, job: str, status: str) -> bool:
+    """Write down that a job has ended, unless its worker did meanwhile; whether it has."""
+    row = tx.job(job)
+    if row is not None and (row["ended_at"] is None or row["status"] == LOST):
+        tx.update_job(job, status=status, ended_at=time.time())
+    return row is not None
 
 
 def _withdraw(tx: Transaction, job: str) -> None:

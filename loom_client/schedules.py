@@ -37,6 +37,7 @@ from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError, UserError
 from loom_dsl.graph import Graph
 from loom_dsl.graph_input import checked_input
 from loom_dsl.plan import ENGINE, Plan, PlanText
+from loom_dsl.queues import job_queue
 from loom_dsl.run import RunInput, check_id
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -131,9 +132,8 @@ class Schedules:
         order = self._order(name, plan, task, given, working_directory(workdir or "."))
         digest = await self._store.write(lambda tx: _hold(tx, plan, order))
         envelope = {"engine": ENGINE, "order": digest, "state": {}}
-        action = ScheduleActionStartWorkflow(
-            WORKFLOW, args=[envelope, PlanText(plan.text)], id=name, task_queue=self._settings.task_queue
-        )
+        queue = job_queue(self._settings.task_queue, self._store.id)
+        action = ScheduleActionStartWorkflow(WORKFLOW, args=[envelope, PlanText(plan.text)], id=name, task_queue=queue)
         schedule = TemporalSchedule(
             action=action,
             spec=spec,

@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     namespace: str = Field(default_factory=lambda: os.environ.get("TEMPORAL_NAMESPACE", "default"))
     """Temporal namespace."""
     task_queue: str = DEFAULT_QUEUE
-    """Task queue that workers serve."""
+    """Task queue that workers serve: the base name, to which the store's id is added."""
     store: str = ""
     """Path of the store; empty means the default of the namespace."""
     connect_seconds: float = 5.0

@@ -35,7 +35,8 @@ def reason(facts: Facts, now: float) -> str:
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
     start = f"start one with `{facts.command or worker_command(facts.queue)}`"
-    nobody = f"no worker on the queue {facts.queue}; {start}" if facts.worker is False else ""
+    nobody = f"no worker serves this job's store (id {facts.store}) on the queue {facts.queue}; {start}"
+    nobody = nobody if facts.worker is False else ""
     if facts.approvals:
         return _approval(facts.approvals, str(row["job"]), now) + (f"; and {nobody}" if nobody else "")
     return nobody or _work(facts, now)
@@ -70,6 +71,8 @@ def _work(facts: Facts, now: float) -> str:
         return stuck
     if facts.missing:
         return one_line(facts.missing, 240)
+    if facts.lacks:
+        return one_line(f"no worker has its tools {', '.join(facts.lacks)}; start one with `{command}`", 240)
     retry = next((p for p in facts.pending if p.attempt > 1 and p.since is None), None)
     if retry is not None:
         return _retry(retry, now) + _untaken(retry, command, now)

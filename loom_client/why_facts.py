@@ -11,8 +11,10 @@ from temporalio.service import RPCError
 from loom_client.client import Loom
 from loom_client.lost import is_running
 from loom_client.needs import start_worker
+from loom_client.pollers import pollers
 from loom_client.render.text import place
 from loom_client.server_errors import is_missing
+from loom_client.serving_workers import identity, lacking, workers_of
 from loom_dsl.errors import LoomError, MissingTools
 from loom_dsl.events import EventType, decode
 from loom_dsl.states import RunState
@@ -61,6 +63,9 @@ class Facts:
         queue: The task queue.
         address: The server's address.
         waits: What the tokens of a graph wait for, as the job says.
+        store: The store's id.
+        workers: Those that serve the job's queue, as they told of themselves.
+        lacks: Modules of the job's tools that none of them has; empty where other workers ask for its work, too.
         command: Starts a worker that has what the job needs; empty when that was not looked up.
     """
 
@@ -77,6 +82,9 @@ class Facts:
     address: str = ""
     waits: Sequence[Mapping[str, Any]] = ()
     command: str = ""
+    store: str = ""
+    workers: Sequence[Mapping[str, Any]] = ()
+    lacks: Sequence[str] = ()
 
 
 async def gather(loom: Loom, job: str) -> Facts | None:
@@ -88,15 +96,21 @@ async def gather(loom: Loom, job: str) -> Facts | None:
     if row["ended_at"]:
         return Facts(row, **known)
     known["command"] = await loom.store.read(lambda tx: start_worker(tx, row, loom.settings.task_queue))
+    known["store"] = loom.store.id
+    serving = await loom.store.read(lambda tx: workers_of(tx, row["namespace"], row["task_queue"]))
+    known["workers"] = [dict(one.about) for one in serving]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             described = await loom.job(job).handle.describe()
-            known["worker"] = await loom.has_worker()
+            seen = await pollers(loom.client, loom.queue)
+            known["worker"] = bool(seen)
     except TimeoutError:
         return Facts(row, approvals, tools, server=False, **known)
     except RPCError as error:
         known |= {"closed": "it is not there any more"} if is_missing(error) else {"server": False}
         return Facts(row, approvals, tools, **known)
+    if set(seen) <= {identity(one.about) for one in serving}:
+        known["lacks"] = await loom.store.read(lambda tx: lacking(tx, row, serving))
     if described.status is not None and not is_running(described):
         known["closed"] = described.status.name.lower()
     if described.raw_description.HasField("pending_workflow_task"):

@@ -43,6 +43,7 @@
     ├── IllegalTransition             a run's state cannot follow the one it has (a fault in Loom)
     └── StoreError
         ├── StoreLocked
+        ├── StoreLost             its file was deleted or replaced while it was open
         ├── StoreReadOnly
         ├── StoreTooNew
         ├── NotAStore
@@ -387,11 +388,17 @@ class StoreLocked(StoreError):
     code = "store_locked"
 
 
+class StoreLost(StoreError):
+    """The store's file was deleted or replaced while this process had it open."""
+
+    code = "store_lost"
+    exit_code = 2
+
+
 class StoreReadOnly(StoreError):
     """The store's file cannot be written."""
 
     code = "store_read_only"
-    retryable = False
     exit_code = 2
 
 

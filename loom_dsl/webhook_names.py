@@ -6,15 +6,6 @@ NEXT, POST, BURY = "loom.webhook.next", "loom.webhook.post", "loom.webhook.bury"
 """Its activities."""
 
 
-def queue_of(task_queue: str, endpoint: str) -> str:
-    """Name the task queue on which an endpoint is told of the jobs of a queue.
-
-    Only workers that have the endpoint ask there for work, and a slow receiver takes no job's place, nor another
-    receiver's.
-    """
-    return f"{task_queue}/webhooks/{endpoint}"
-
-
 def workflow_of(job: str, endpoint: str) -> str:
     """Name the workflow that delivers what an endpoint is told of a job. No job has a slash in its id."""
     return f"{job}/webhooks/{endpoint}"

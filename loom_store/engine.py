@@ -1,5 +1,6 @@
 """SQLite as Loom wants it: connections with their settings, and SQLite's errors as Loom's."""
 
+import ctypes
 import os
 import sqlite3
 from collections.abc import Callable
@@ -19,17 +20,43 @@ BUSY_SECONDS: Final = 5.0
 _SETTINGS: Final = ("PRAGMA wal_autocheckpoint = 1000", "PRAGMA journal_size_limit = 8388608")
 
 
-def writer_engine(location: Location) -> Engine:
+class Opened:
+    """The connections that engines have made."""
+
+    def __init__(self) -> None:
+        self._made: list[sqlite3.Connection] = []
+
+    def add(self, connection: sqlite3.Connection) -> None:
+        """Take note of a connection."""
+        self._made = [other for other in self._made if not _is_closed(other)] + [connection]
+
+    def abandon(self) -> None:
+        """Leave all to the end of the process: closed in order, they would touch files that are not there any more."""
+        for connection in self._made:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def _is_closed(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.in_transaction  # noqa: B018 - a closed one says that it is
+    except sqlite3.ProgrammingError:
+        return True
+    return False
+
+
+def writer_engine(location: Location, opened: Opened) -> Engine:
     """Make the engine whose transactions take the write lock when they begin."""
-    return _engine(location, "BEGIN IMMEDIATE", [], NullPool)
+    return _engine(location, opened, "BEGIN IMMEDIATE", [], NullPool)
 
 
-def reader_engine(location: Location, readers: int) -> Engine:
+def reader_engine(location: Location, opened: Opened, readers: int) -> Engine:
     """Make the engine whose transactions read one snapshot and cannot write."""
-    return _engine(location, "BEGIN", ["PRAGMA query_only = ON"], QueuePool, pool_size=readers, max_overflow=0)
+    return _engine(location, opened, "BEGIN", ["PRAGMA query_only = ON"], QueuePool, pool_size=readers, max_overflow=0)
 
 
-def _engine(location: Location, begin: str, settings: list[str], pool: type[Any], **options: Any) -> Engine:
+def _engine(
+    location: Location, opened: Opened, begin: str, settings: list[str], pool: type[Any], **options: Any
+) -> Engine:
     def connect() -> sqlite3.Connection:
         # mode=rw: a store is created on purpose (Store.open), never by a connection that finds no file.
         connection = sqlite3.connect(
@@ -42,6 +69,7 @@ def _engine(location: Location, begin: str, settings: list[str], pool: type[Any]
         )
         for statement in (*_SETTINGS, *settings):
             connection.execute(statement)
+        opened.add(connection)
         return connection
 
     engine = create_engine("sqlite://", creator=connect, poolclass=pool, **options)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +18,9 @@ from loom_dsl.canonical import digest
 from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
 from loom_dsl.webhooks import Endpoint
 from loom_store.cache import BlobCache, EntryCache
-from loom_store.engine import BUSY_SECONDS, reader_engine, run_outside, store_error, writer_engine
+from loom_store.engine import BUSY_SECONDS, Opened, reader_engine, run_outside, store_error, writer_engine
+from loom_store.files import BESIDE, StoreFiles
+from loom_store.identity import Epoch, file_name, heard_in, note_heard
 from loom_store.location import Location, parse_location
 from loom_store.migrate import HEAD, current_revision, upgrade
 from loom_store.scope import MIB, Listener, Shared
@@ -29,27 +32,38 @@ from loom_store.writer import Writer
 T = TypeVar("T")
 
 _READERS: Final = 4
+_LOG = logging.getLogger(__name__)
 
 
 class Store:
     """Sessions, contents, events, effects, approvals and jobs, in one file.
 
     One object serves a whole process: any thread and any event loop may use it. Open it with `Store.open`.
+
+    Attributes:
+        path: The file.
+        id: The store's id: made once, the same for every process that has it open, and for a copy of the file.
     """
+
+    id: str
 
     def __init__(self, location: Location, shared: Shared) -> None:
         self.path: Path = location.path
         self._location = location
         self._shared = shared
-        self._read_engine = reader_engine(location, _READERS)
-        self._write_engine = writer_engine(location)
+        self._files = StoreFiles(location.path)
+        self._opened = Opened()
+        self._read_engine = reader_engine(location, self._opened, _READERS)
+        self._write_engine = writer_engine(location, self._opened)
         try:
             self._prepare()
         except BaseException:
             self._dispose()
             raise
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._writer = Writer(self._write_engine, self._transaction, self._explain, location.synchronous)
+        self._writer = Writer(
+            self._write_engine, self._transaction, self._explain, self._files.check, location.synchronous
+        )
         self._closed = False
 
     @classmethod
@@ -210,6 +224,21 @@ class Store:
         """Measure the bytes of each table and of the files. Blocks the calling thread."""
         return self._submit_read(lambda: measure_sizes(self._read_engine, self.path)).result()
 
+    def note_heard(self) -> None:
+        """Note on the file itself that a worker lives, so that an older content in the same file is noticed."""
+        note_heard(self.path, round(self._shared.clock() * 1000))
+
+    def check(self) -> None:
+        """Look whether the store's files are still the ones that were opened, and can be written.
+
+        Every read and write looks too; this is for who does neither for a time.
+
+        Raises:
+            StoreLost: One was deleted, replaced or cut off.
+            StoreReadOnly: One cannot be written any more.
+        """
+        self._files.check()
+
     def compact(self) -> None:
         """Give the room that `prune` freed back to the disk. Rewrites the file, so writers wait; blocks the caller.
 
@@ -248,8 +277,33 @@ class Store:
                 self._switch_to_wal()
             if revision != HEAD:
                 upgrade(self._write_engine, self._location)
+            self._settle_identity()
         except DBAPIError as error:
             raise self._explain(error) from error
+
+    def _settle_identity(self) -> None:
+        """Learn the store's id, or make it; and begin an epoch if this is not the file that the store was in."""
+        file, heard, begun = file_name(self.path), heard_in(self.path), None
+        with self._read_engine.connect() as connection, connection.begin():
+            transaction = self._transaction(connection)
+            self.id, settled = transaction.store_id(), transaction.is_settled(file, heard)
+        if not settled:
+            with self._write_engine.connect() as connection, connection.begin():
+                transaction = self._transaction(connection)
+                begun = transaction.settle_identity(file, heard)
+                self.id = transaction.store_id()
+        if begun is not None:
+            note_heard(self.path, 0)
+            _LOG.warning(
+                "store %s (id %s): %s, so epoch %d begins: calls of before it that the store does not know of may have "
+                "been made",
+                *(self.path, self.id, begun.why, begun.number),
+            )
+
+    @property
+    def epoch(self) -> Epoch:
+        """The store's present epoch. Blocks the calling thread."""
+        return self.read_sync(lambda tx: tx.epoch())
 
     def _switch_to_wal(self) -> None:
         """Set the journal mode, which stays with the file. SQLite does not wait for a lock here, so we do."""
@@ -269,6 +323,7 @@ class Store:
             raise StoreError("the store is closed; open it again to read") from error
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
+        self._files.check()
         try:
             with self._read_engine.connect() as connection, connection.begin():
                 transaction = self._transaction(connection)
@@ -288,6 +343,8 @@ class Store:
         return store_error(error, self._location)
 
     def _dispose(self) -> None:
+        if self._files.problem() is not None:
+            return self._opened.abandon()
         self._read_engine.dispose()
         self._write_engine.dispose()
 
@@ -299,11 +356,16 @@ def _ensure_file(path: Path, create: bool) -> None:
     read_only = f"store {path}: the file or its directory {path.parent} cannot be written; change its permissions"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # WAL needs the directory too: SQLite makes two files beside this one, with its mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except IsADirectoryError as error:
-        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}") from error
+        # Only a file that is new is opened here: to close one ends all locks that this process has on it.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreReadOnly(f"{read_only} ({error.strerror})") from error
+    if path.is_dir():
+        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}")
+    # WAL needs the directory too, and the two files that SQLite makes beside this one, with its mode.
     if not os.access(path.parent, os.W_OK):
         raise StoreReadOnly(read_only)
+    for place in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK):
+            raise StoreReadOnly(f"{read_only} ({place.name} is the one; `ls -l` and `lsattr` say why)")

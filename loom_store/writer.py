@@ -1,5 +1,6 @@
 """The one thread that writes: queued functions share a transaction, and so one wait for the disk."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Writer:
         engine: Its transactions begin with the write lock.
         transaction: Makes a `Transaction` of a connection.
         explain: Turns the database's errors into Loom's.
+        check: Raises when the store's files are not those that were opened any more.
         synchronous: How far a durable commit must have got.
     """
 
@@ -44,11 +46,13 @@ class Writer:
         engine: Engine,
         transaction: Callable[[Connection], Transaction],
         explain: Callable[[DBAPIError], LoomError],
+        check: Callable[[], None],
         synchronous: Synchronous,
     ) -> None:
         self._engine = engine
         self._transaction = transaction
         self._explain = explain
+        self._check = check
         self._synchronous = synchronous
         self._in_force: str | None = None
         self._connection: Connection | None = None
@@ -93,7 +97,10 @@ class Writer:
             # Results must not live on in this frame until the next write.
             del group, ready
         if self._connection is not None:
-            self._connection.close()
+            # Where the files are gone, whoever made this leaves all connections as they are.
+            with contextlib.suppress(StoreError):
+                self._check()
+                self._connection.close()
 
     def _next_group(self) -> tuple[list[_Queued], bool]:
         group: list[_Queued] = []
@@ -124,12 +131,14 @@ class Writer:
                 queued.future.set_exception(failure)
 
     def _commit(self, group: list[_Queued]) -> list[Outcome]:
+        self._check()
         connection = self._connected(durable=any(queued.durable for queued in group))
         try:
             with connection.begin():
                 # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
                 run = self._run_alone if len(group) == 1 else self._run_in_savepoints
                 transactions, outcomes = run(connection, group)
+                self._check()  # once more: nothing is to go into a file that nobody will find
         except BaseException:
             if connection.invalidated or is_in_transaction(connection):
                 connection.invalidate()

@@ -12,7 +12,8 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from loom_dsl.errors import StoreError
-from loom_dsl.webhook_names import MORE, WORKFLOW, queue_of, workflow_of
+from loom_dsl.queues import webhook_queue
+from loom_dsl.webhook_names import MORE, WORKFLOW, workflow_of
 from loom_store.store import Store
 
 SWEEP_SECONDS, AGAIN_SECONDS = 10.0, 600.0
@@ -24,12 +25,13 @@ Place = tuple[str, str]
 """A job and an endpoint."""
 
 
-async def begin(client: Client, task_queue: str, place: Place, *, more: bool = True) -> None:
+async def begin(client: Client, store: Store, task_queue: str, place: Place, *, more: bool = True) -> None:
     """Have delivered what waits; a workflow that does so already goes on.
 
     Args:
         client: Of the namespace of the job.
-        task_queue: The job's.
+        store: The job's.
+        task_queue: The base name of the job's queue.
         place: The job and the endpoint.
         more: Tell the workflow that there is more: it may have looked already.
 
@@ -40,7 +42,7 @@ async def begin(client: Client, task_queue: str, place: Place, *, more: bool = T
         WORKFLOW,
         args=list(place),
         id=workflow_of(*place),
-        task_queue=queue_of(task_queue, place[1]),
+        task_queue=webhook_queue(task_queue, store.id, place[1]),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         start_signal=MORE if more else None,
         rpc_timeout=timedelta(seconds=10),
@@ -53,7 +55,7 @@ class Relay:
     Args:
         client: Of the worker's namespace.
         store: Where messages wait.
-        task_queue: The worker's.
+        task_queue: The base name of the worker's queue.
         endpoints: Names of those that the worker has. Messages for others are left to workers that have them.
     """
 
@@ -120,7 +122,7 @@ class Relay:
 
     async def _begin(self, place: Place, *, more: bool) -> None:
         try:
-            await begin(self._client, self._queue, place, more=more)
+            await begin(self._client, self._store, self._queue, place, more=more)
             self._begun[place] = time.monotonic()
         except Exception as error:  # whatever it is: the others must go on, and the sweep tries again
             self._begun.pop(place, None)

@@ -20,6 +20,7 @@ from loom_client.cli import (
     running,
     serving,
     steering,
+    storing,
     webhooks,
 )
 from loom_client.cli.failures import leave_quietly
@@ -59,6 +60,7 @@ def build() -> typer.Typer:
     steering.register(app)
     graphs.register(app)
     migrating.register(app)
+    storing.register(app)
     listing.register(app)
     for module in PROJECT:
         if importlib.util.find_spec(module) is not None:

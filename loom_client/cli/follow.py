@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from loom_client.client import Loom
+from loom_client.going_on import check_known
 from loom_client.graph_job import is_graph, is_graph_job
 from loom_client.outcome import with_final_message, with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
+from loom_dsl.errors import NotFoundError
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import GraphResult, RunResult
 from loom_store.store import Store
@@ -206,12 +208,19 @@ async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
 
     Raises:
         JobGone: It was ended outside Loom.
+        JobLost: The server does not know it any more.
     """
     row = await loom.store.read(lambda tx: tx.job(job))
     result = stored_result(row)
     if result is None:
+        await loom.store.read(lambda tx: check_known(tx, job))
         of_graph = row is not None and await is_graph_job(loom.store, row)
-        result = await (loom.graph_job(job).result() if of_graph else loom.job(job).result())
+        try:
+            result = await (loom.graph_job(job).result() if of_graph else loom.job(job).result())
+        except NotFoundError:
+            await loom.settle_lost(job)
+            await loom.store.read(lambda tx: check_known(tx, job))
+            raise
         row = await loom.store.read(lambda tx: tx.job(job))
         result = stored_result(row) or result
     seconds = None

@@ -1,15 +1,20 @@
 """``loom jobs`` and ``show``."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loom_client.cli import effects
-from loom_client.cli.failures import DONE, guarded
+from loom_client.cli.failures import DONE, guarded, say
 from loom_client.cli.options import Address, JobName, Json, Namespace, StorePath, TaskQueue, settings_of
 
-STATUSES = ("running", "completed", "failed", "aborted")
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from loom_store.transaction import Transaction
+
+STATUSES = ("running", "completed", "failed", "aborted", "lost")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,24 +31,60 @@ async def jobs(
     status: Annotated[str | None, typer.Option(help="Only those.", metavar="|".join(STATUSES))] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: Json = False,
+    address: Address = None,
     namespace: Namespace = None,
     store: StorePath = None,
 ) -> int:
     """List jobs."""
-    from loom_client.cli.opening import existing_store
+    from loom_client.cli.opening import existing_store, reconciled
     from loom_client.cli.tables import show_jobs
+    from loom_client.doubt import LOST
+    from loom_client.render.text import visible
     from loom_dsl.errors import UserError
 
     if status is not None and status not in STATUSES:
         raise UserError(f"--status {status}: write one of {', '.join(STATUSES)}")
-    with existing_store(settings_of(namespace=namespace, store=store)) as opened_store:
-        rows = await opened_store.read(lambda tx: tx.jobs(limit=limit, status=status))
+    settings = settings_of(address, namespace, store=store)
+    with existing_store(settings) as opened_store:
+
+        async def listed() -> list[dict[str, Any]]:
+            return await opened_store.read(lambda tx: tx.jobs(limit=limit, status=status))
+
+        rows = await listed()
+        if await reconciled(opened_store, settings, rows):
+            rows = await listed()
+        lost = [row for row in rows if row["status"] == LOST]
+        lines = await opened_store.read(lambda tx: _lost_lines(tx, lost)) if lost else []
+        lines += await opened_store.read(lambda tx: _unserved(tx, rows, opened_store.id))
     if as_json:
         for row in rows:
             print(json.dumps(row))
     else:
         show_jobs(rows)
+        for line in lines:
+            say(visible(line))
     return DONE
+
+
+def _lost_lines(tx: "Transaction", rows: "Sequence[Mapping[str, Any]]") -> list[str]:
+    """Say of each job that was lost how to go on."""
+    from loom_client.going_on import lost_line
+
+    return [f"job {row['job']} is {lost_line(tx, row)}" for row in rows]
+
+
+def _unserved(tx: "Transaction", rows: "Sequence[Mapping[str, Any]]", store: str) -> list[str]:
+    """Say of each queue with jobs that run which worker of this store is missing, as far as the store can tell."""
+    from loom_client.settings import worker_command
+    from loom_store.workers import ALIVE_SECONDS
+
+    served = {(one.about.get("namespace"), one.about.get("queue")) for one in tx.workers(alive=True)}
+    waiting = {(row["namespace"], row["task_queue"]) for row in rows if not row["ended_at"]}
+    return [
+        f"no worker of the queue {queue} was heard in the last {ALIVE_SECONDS:g} s by this store (id {store}), so its "
+        f"jobs wait: start one with `{worker_command(queue)}`"
+        for _, queue in sorted(waiting - served)
+    ]
 
 
 @guarded

@@ -1,17 +1,20 @@
 """Opening the store and the server for a command, and finding what a user names."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from loom_client.settings import Settings
 from loom_dsl.errors import ConflictError, NotFoundError
+from loom_store.faults import tell_bus_errors
 from loom_store.store import Store
 
 if TYPE_CHECKING:
     from loom_client.client import Loom
 
 MOST_NAMES = 500
+CONNECT_SECONDS, SERVER_SECONDS = 1.0, 4.0
+"""A list waits at most so long for the server; without an answer it shows what the store has."""
 
 
 @asynccontextmanager
@@ -30,6 +33,7 @@ async def opened(settings: Settings, *, create: bool = False) -> "AsyncIterator[
     from loom_client.connection import temporal
 
     with Store.open(settings.store_path(), create=create) as store:
+        tell_bus_errors(store.path)
         yield Loom(await temporal(settings, store), store, settings)
 
 
@@ -39,7 +43,44 @@ def existing_store(settings: Settings) -> Store:
     Raises:
         LoomError: There is none, or it cannot be used.
     """
-    return Store.open(settings.store_path(), create=False)
+    store = Store.open(settings.store_path(), create=False)
+    tell_bus_errors(store.path)
+    return store
+
+
+async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Look on the server for the jobs that only it can tell of, and write down what became of them.
+
+    Args:
+        store: Where the jobs are.
+        settings: The server; where it does not answer at once, nothing is looked up.
+        rows: The jobs.
+
+    Returns:
+        Whether the server was asked.
+    """
+    import asyncio
+
+    from loom_client.doubt import in_doubt
+    from loom_dsl.errors import ConfigurationError
+
+    doubtful = [row for row in rows if in_doubt(row)]
+    if not doubtful:
+        return False
+    from temporalio.service import RPCError
+
+    from loom_client.connection import temporal
+    from loom_client.lost import reconcile
+
+    try:
+        async with asyncio.timeout(SERVER_SECONDS):
+            for namespace in {row["namespace"] for row in doubtful}:
+                quick = min(settings.connect_seconds, CONNECT_SECONDS)
+                there = settings.model_copy(update={"namespace": namespace, "connect_seconds": quick})
+                await reconcile(await temporal(there, store), store, doubtful)
+    except (ConfigurationError, RPCError, TimeoutError):
+        return False
+    return True
 
 
 async def find_job(store: Store, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loom_client.settings import Settings
     from loom_store.store import Store
+    from loom_store.transaction import Transaction
 
 MOST_JOBS = 100
 """So many jobs are looked up on the server before a list is shown."""
@@ -28,7 +29,15 @@ async def waiting(
     rows = await store.read(lambda tx: tx.approvals(status="pending", job=job, below=below))
     if rows and await _settle(store, settings, list(dict.fromkeys(row["job"] for row in rows))[:MOST_JOBS]):
         rows = await store.read(lambda tx: tx.approvals(status="pending", job=job, below=below))
-    return rows
+    return await store.read(lambda tx: [row for row in rows if not _is_lost(tx, row["job"])])
+
+
+def _is_lost(tx: "Transaction", job: str) -> bool:
+    """Whether nobody can decide what a job asked, as the server does not know it."""
+    from loom_client.doubt import LOST
+
+    row = tx.job(job)
+    return row is not None and row["status"] == LOST
 
 
 async def _settle(store: "Store", settings: "Settings", jobs: list[str]) -> bool:

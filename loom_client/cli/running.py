@@ -195,7 +195,7 @@ async def result(
     from loom_client.cli.opening import existing_store, find_job, opened
     from loom_client.cli.starting import announce_worker
     from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost, telling_waits
-    from loom_client.lost import has_closed
+    from loom_client.lost import has_closed, reconcile
 
     settings = settings_of(address, namespace, task_queue, store)
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
@@ -208,6 +208,7 @@ async def result(
                 await tell_how_to_go_on(opened_store, job, found)
             return status
     async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
+        await reconcile(loom.client, loom.store, [row])
         if not row["ended_at"] and not await has_closed(loom.client, job):
             await announce_worker(loom, job)
         waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)

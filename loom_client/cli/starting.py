@@ -194,7 +194,7 @@ async def announce_worker(loom: Loom, job: str) -> None:
     row = await loom.store.read(lambda tx: tx.job(job))
     command = await loom.store.read(lambda tx: start_worker(tx, row, queue)) if row else worker_command(queue)
     say(
-        f"no worker serves the queue {queue} yet, so the job waits; "
+        f"no worker serves the queue {queue} yet for this store (id {loom.store.id}), so the job waits; "
         f"start one with `{command}` (or `loom dev`, which also starts the server)"
     )
 

@@ -9,9 +9,11 @@ from activities.transcript import PRIVATE
 from activities.wasted import wasted_in
 from loom_client.client import Loom
 from loom_client.connection import temporal
+from loom_client.doubt import LOST
 from loom_client.effects import told_effects
-from loom_client.going_on import how_to_go_on
+from loom_client.going_on import how_to_go_on, lost_line
 from loom_client.graph_job import is_graph
+from loom_client.lost import reconcile
 from loom_client.settings import Settings
 from loom_client.why import reason
 from loom_client.why_facts import Facts, gather
@@ -32,19 +34,22 @@ async def summarise(store: Store, settings: Settings, row: dict[str, Any]) -> di
         settings: Where the server is; it is asked why the job waits.
         row: The job's row.
     """
-    stored = await store.read(lambda tx: _stored(tx, row))
     facts = await _facts(store, settings, row)
-    return {**row, "why": reason(facts, time.time()), "worker": facts.worker, **stored}
+    now = await store.read(lambda tx: tx.job(row["job"])) or row
+    stored = await store.read(lambda tx: _stored(tx, now))
+    why = await store.read(lambda tx: lost_line(tx, now)) if now["status"] == LOST else reason(facts, time.time())
+    return {**now, "why": why, "worker": facts.worker, "workers": facts.workers, **stored}
 
 
 async def _facts(store: Store, settings: Settings, row: dict[str, Any]) -> Facts:
-    if row["ended_at"]:
+    if row["ended_at"] and row["status"] != LOST:
         return Facts(row)
     place = {"namespace": row["namespace"], "task_queue": row["task_queue"]}
     there = settings.model_copy(update={**place, "connect_seconds": CONNECT_SECONDS})
     try:
         async with asyncio.timeout(4 * CONNECT_SECONDS):
             client = await temporal(there, store)
+            await reconcile(client, store, [row])
     except (ConfigurationError, TimeoutError):
         return Facts(row, server=False, address=there.address)
     return await gather(Loom(client, store, there), row["job"]) or Facts(row)

@@ -15,13 +15,15 @@ from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.recursion import draw_tree
 from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
+from loom_client.serving_workers import told_worker
 from loom_dsl.lookalike import revealed
 from loom_dsl.permission_rules import parse_rule
 from loom_dsl.run import RunUsage
 from loom_store.kept_rules import KeptRule
 
+MOST_WORKERS = 3
 _COLOURS = {"completed": "green", "settled": "green", "failed": "red", "aborted": "red", "unknown": "red"}
-_COLOURS |= {"running": "cyan", "pending": "yellow"}
+_COLOURS |= {"lost": "red", "running": "cyan", "pending": "yellow"}
 
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -105,7 +107,7 @@ def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
         return
     usage = RunUsage.model_validate(summary["usage"])
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
-    yield "why" if not ended else "ended", summary["why"] if not ended else clock(ended, now)
+    yield from _stands(summary, now)
     yield "task", summary["task"]
     yield "agent", f"{summary['agent']}, plan {summary['plan'][:12]}"
     yield "directory", summary["workdir"]
@@ -126,11 +128,23 @@ def _facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     yield from _end(summary, "answer")
 
 
+def _stands(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
+    """Where it stands: why it waits and for whom, or when it ended."""
+    ended = summary["ended_at"]
+    if not ended or summary["status"] == "lost":
+        yield "why", summary["why"]
+    if not ended and summary["workers"]:
+        shown = "; ".join(map(told_worker, summary["workers"][:MOST_WORKERS]))
+        yield "workers", shown + (" …" if len(summary["workers"]) > MOST_WORKERS else "")
+    if ended:
+        yield "ended", clock(ended, now)
+
+
 def _graph_facts(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:
     """What is told of a job of a graph, which has neither turns nor a conversation."""
     started, ended = moment_of(summary["created_at"]), summary["ended_at"]
     span = duration((moment_of(ended) if ended else now) - started)
-    yield "why" if not ended else "ended", summary["why"] if not ended else clock(ended, now)
+    yield from _stands(summary, now)
     if summary["task"]:
         yield "input", summary["task"]
     yield "graph", f"{summary['agent']}, plan {summary['plan'][:12]}"

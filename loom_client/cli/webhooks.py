@@ -67,7 +67,7 @@ async def retry(
     from loom_client.pollers import pollers
     from loom_client.render.text import plural
     from loom_dsl.errors import NotFoundError, UserError
-    from loom_dsl.webhook_names import queue_of
+    from loom_dsl.queues import webhook_queue
 
     if (message is None) != every:
         raise UserError("name one message, or say --all; `loom webhooks` lists the dead letters")
@@ -79,9 +79,9 @@ async def retry(
         for job, endpoint in dict.fromkeys((row.job, row.endpoint) for row in revived):
             row = await loom.store.read(lambda tx, job=job: tx.job(job))  # type: ignore[misc]
             if row is not None:
-                await begin(loom.client, row["task_queue"], (job, endpoint))
-                queues.add((row["task_queue"], endpoint))
-        missing = {name for queue, name in queues if not await pollers(loom.client, queue_of(queue, name))}
+                await begin(loom.client, loom.store, row["task_queue"], (job, endpoint))
+                queues.add((webhook_queue(row["task_queue"], loom.store.id, endpoint), endpoint))
+        missing = {name for queue, name in queues if not await pollers(loom.client, queue)}
     print(f"{plural(len(revived), 'message')} to be delivered")
     if missing:
         say(f"no worker has {' or '.join(sorted(missing))} now; they wait until one is started with --webhooks FILE")

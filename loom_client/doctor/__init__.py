@@ -12,6 +12,7 @@ from loom_client.doctor.policy import policy
 from loom_client.doctor.server import server
 from loom_client.doctor.state import store
 from loom_client.doctor.webhooks import webhooks
+from loom_client.doctor.workers import kept
 from loom_client.settings import Settings
 
 PACKAGES = ("workflows", "activities", "worker")
@@ -31,15 +32,16 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     yield python()
     packages = [package(name) for name in PACKAGES]
     yield from packages
-    reached = list(server(settings))
+    path, checked = store(settings)
+    serving = kept(settings, path)
+    reached = list(server(settings, serving))
     yield from reached
     yield temporal_cli(environment, needed=reached[0].status is Status.FAIL)
-    path, checked = store(settings)
     yield checked
     if path is not None:
         yield room(path)
         if checked.status is reached[0].status is Status.OK:
-            yield from webhooks(settings, path, environment)
+            yield from webhooks(settings, path, serving.id, environment)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
         yield model(environment)

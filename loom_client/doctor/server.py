@@ -2,24 +2,23 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from loom_client.doctor.check import Check, Status
-from loom_client.pollers import pollers
-from loom_client.settings import Settings, worker_command
+from loom_client.doctor.workers import Kept, workers
+from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
 PROBE_SECONDS = 2.0
-SURE_SECONDS = 15.0
-"""A worker that was heard longer ago may have ended since; the server lists it until it forgets it."""
 
 
-def server(settings: Settings) -> Iterator[Check]:
-    """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails."""
+def server(settings: Settings, store: Kept) -> Iterator[Check]:
+    """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails.
+
+    Args:
+        settings: Where the server is.
+        store: What the store knows of its workers.
+    """
     what = f"Temporal server {settings.address}"
     reason = _refused(settings.address)
     if reason:
@@ -28,7 +27,7 @@ def server(settings: Settings) -> Iterator[Check]:
     from loom_client.access import explain
 
     try:
-        yield from asyncio.run(_ask_server(settings, what))
+        yield from asyncio.run(_ask_server(settings, store, what))
     except ConfigurationError as error:
         yield Check(Status.FAIL, what, error.message, "correct the setting: docs/reference/settings.md")
     except (TimeoutError, RuntimeError, OSError) as error:
@@ -50,7 +49,7 @@ def _refused(address: str) -> str:
     return ""
 
 
-async def _ask_server(settings: Settings, what: str) -> list[Check]:
+async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]:
     import temporalio.service
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
     from temporalio.client import Client
@@ -71,21 +70,4 @@ async def _ask_server(settings: Settings, what: str) -> list[Check]:
             fix = f"temporal operator namespace create -n {settings.namespace}, or set LOOM_NAMESPACE"
             return [*checks, Check(Status.FAIL, f"namespace {settings.namespace}", error.message, fix)]
         checks.append(Check(Status.OK, f"namespace {settings.namespace}", "is there"))
-        return [*checks, await _workers(client, settings)]
-
-
-async def _workers(client: "Client", settings: Settings) -> Check:
-    seen = await pollers(client, settings.task_queue)
-    what = f"worker on {settings.task_queue}"
-    if not seen:
-        fix = f"start one with `{worker_command(settings.task_queue)}` (`loom dev` starts one beside the server)"
-        return Check(Status.WARN, what, "none has asked for work lately: jobs wait", fix)
-    return Check(Status.OK, what, heard(seen))
-
-
-def heard(seen: Mapping[str, float]) -> str:
-    """Tell workers, by the seconds since each was heard."""
-    latest = sorted(seen.items(), key=lambda item: item[1])[:3]
-    names = ", ".join(f"{name} (last heard {max(0, age):.0f} s ago)" for name, age in latest)
-    gone = "; an idle worker is heard once a minute, so it may be gone" if latest[0][1] > SURE_SECONDS else ""
-    return f"{len(seen)}: {names}{gone}"
+        return [*checks, *await workers(client, settings, store)]

@@ -4,10 +4,14 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_client.doctor.check import Check, Status
 from loom_client.settings import Settings
 from loom_dsl.errors import LoomError
+
+if TYPE_CHECKING:
+    from loom_store.transaction import Transaction
 
 BUSY_SECONDS = 2.0
 
@@ -56,6 +60,7 @@ def _revision_when_locked(path: Path) -> str | None:
 
 
 def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
+    from loom_store.looking import look
     from loom_store.migrate import HEAD
 
     shown = f"{path.stat().st_size / 1e6:.1f} MB, revision {revision}"
@@ -67,4 +72,11 @@ def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
         fix = "upgrade Loom, or set LOOM_STORE to another file"
         return Check(Status.FAIL, what, f"{shown}, which is newer than this release's {HEAD}", fix)
     note = "" if revision == HEAD else f"; the next start brings it to {HEAD}"
-    return Check(Status.OK, what, f"writable, {shown}{note}")
+    own = look(path, _named)
+    return Check(Status.OK, what, f"writable, {shown}{note}{own or ''}")
+
+
+def _named(tx: "Transaction") -> str:
+    epoch = tx.epoch_began()
+    since = "" if epoch is None else f", epoch {tx.epoch().number}"
+    return f", id {tx.store_id()}{since}"

@@ -37,7 +37,7 @@ class _Heard:
     having: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator[Check]:
+def webhooks(settings: Settings, path: Path, store: str, env: Mapping[str, str]) -> Iterator[Check]:
     """Look for messages that wait or were given up, and for workers that lack an endpoint; else says nothing.
 
     Endpoints are those that messages are for, and those of the file that `LOOM_WEBHOOKS` names here.
@@ -45,6 +45,7 @@ def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator
     Args:
         settings: The server, and the queue whose jobs are looked at.
         path: The store's file.
+        store: The store's id.
         env: The environment's variables.
     """
     found = _counts(settings, path)
@@ -54,7 +55,7 @@ def webhooks(settings: Settings, path: Path, env: Mapping[str, str]) -> Iterator
         named = ()
         yield Check(Status.FAIL, f"webhooks ({_SETTING})", str(error), f"correct it: {_HOW}")
     names = sorted({*found, *named})
-    heard = asyncio.run(_served(settings, names))
+    heard = asyncio.run(_served(settings, store, names))
     for name in names:
         waiting, dead = found.get(name, (0, 0))
         yield from _workers(name, settings.task_queue, heard, waiting, expected=name in named)
@@ -101,16 +102,16 @@ def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
     return {name: (int(waiting), int(dead)) for name, waiting, dead in rows}
 
 
-async def _served(settings: Settings, names: Sequence[str]) -> _Heard:
+async def _served(settings: Settings, store: str, names: Sequence[str]) -> _Heard:
     """Ask the server which workers there are, and which of them have the endpoints."""
-    if not names:
+    if not names or not store:
         return _Heard()
     from temporalio.client import Client
     from temporalio.service import RPCError
 
     from loom_client.access import access_of
     from loom_dsl.errors import ConfigurationError
-    from loom_dsl.webhook_names import queue_of
+    from loom_dsl.queues import job_queue, webhook_queue
 
     try:
         async with asyncio.timeout(3 * PROBE_SECONDS):
@@ -119,8 +120,8 @@ async def _served(settings: Settings, names: Sequence[str]) -> _Heard:
                 settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
             )
             queue = settings.task_queue
-            having = {name: frozenset(await pollers(client, queue_of(queue, name))) for name in names}
-            return _Heard(frozenset(await pollers(client, queue)), having)
+            having = {name: frozenset(await pollers(client, webhook_queue(queue, store, name))) for name in names}
+            return _Heard(frozenset(await pollers(client, job_queue(queue, store))), having)
     except (ConfigurationError, RPCError, TimeoutError, RuntimeError, OSError):
         return _Heard()
 

@@ -205,7 +205,7 @@ class Performance:
         return {"status": given["status"], "result": self.answers[at].result, "content": "0" * 64, "error": error}
 
     @asynccontextmanager
-    async def worker(self, plan: Plan, queue: str) -> AsyncIterator[None]:
+    async def worker(self, plan: Plan) -> AsyncIterator[None]:
         """A worker that has the mocks, and what Loom itself needs."""
         self.played_plan = plan
         made, observe, child = self.handlers(), Observe(self.runtime), Child(self.runtime)
@@ -214,7 +214,7 @@ class Performance:
         activities = [*own, Stretch(self.runtime, made).run, *made.values()]
         worker = Worker(
             self.loom.client,
-            task_queue=queue,
+            task_queue=self.loom.queue,
             workflows=[GraphWorkflow],
             activities=activities,
             interceptors=[Failures(self.runtime)],
@@ -254,7 +254,7 @@ async def perform(
     """
     played = play_case(plan, case)
     performance = Performance(played, job, loom, runtime)
-    async with performance.worker(plan, loom.settings.task_queue):
+    async with performance.worker(plan):
         started = await loom.start_graph(hurried(plan, played, seconds), input=case.input, job=job, workdir=workdir)
         outside = asyncio.create_task(world(performance, case))
         result = asyncio.create_task(started.result())

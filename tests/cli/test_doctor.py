@@ -16,7 +16,7 @@ import pytest
 from loom_client.cli.app import run
 from loom_client.dev_server import DevServer
 from loom_client.doctor import Check, Status, examine
-from loom_client.doctor.server import heard
+from loom_client.doctor.workers import heard
 from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.cli.conftest import LOOM

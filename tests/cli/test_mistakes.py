@@ -174,7 +174,7 @@ def test_without_a_server_it_says_how_to_start_one(place: House) -> None:
 def test_a_result_that_nobody_works_on_is_told_as_such(place: House) -> None:
     for command in ("result", "wait"):
         with place.at_terminal(command, "job-one") as terminal:
-            terminal.expect("no worker serves the queue nobody yet, so the job waits; start one with")
+            terminal.expect("no worker serves the queue nobody yet for this store (id")
             terminal.type("\x03")
             assert terminal.end() == 130
 

@@ -211,10 +211,11 @@ def test_without_a_worker_it_says_so_at_once_and_waits(house: House, fresh: Call
     assert (said.code, said.out) == (0, f"{job}\n")
     assert "no worker serves the queue nobody-there yet" in said.err
     assert "loom worker" in said.err
-    why = "why no worker on the queue nobody-there; start one with `loom worker --task-queue nobody-there`"
+    why = "on the queue nobody-there; start one with `loom worker --task-queue nobody-there`"
     assert house.shows(job, why)
+    assert house.shows(job, "why no worker serves this job's store (id")
     with house.at_terminal("watch", job, **queue) as terminal:
-        terminal.expect("no worker on the queue nobody-there")
+        terminal.expect("no worker serves this job's store (id")
         terminal.type("\x03")
         assert terminal.end() == 130
     assert house.loom("abort", job, "--reason", "nobody", **queue).code == 0

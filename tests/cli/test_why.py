@@ -17,10 +17,11 @@ ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "runn
 ROW |= {"ended_at": None, "paused_by": None}
 APPROVAL = {"id": "ap_1", "tool": "write_file", "created_at": NOW - 60, "expires_at": None}
 SINCE = clock(NOW - 60, NOW)
+NOBODY = "no worker serves this job's store (id 0ff9e13a26e2)"
 
 
 def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
-    return Facts({**ROW, **(row or {})}, queue="loom", address="127.0.0.1:7233", **known)
+    return Facts({**ROW, **(row or {})}, queue="loom", store="0ff9e13a26e2", address="127.0.0.1:7233", **known)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,15 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         (facts(approvals=[APPROVAL, APPROVAL]), f"approval ap_1 (write_file) since {SINCE} and 1 more approval"),
         (
             facts(approvals=[APPROVAL], worker=False),
-            f"approval ap_1 (write_file) since {SINCE}; and no worker on the queue loom; start one with `loom worker`",
+            f"approval ap_1 (write_file) since {SINCE}; and {NOBODY} on the queue loom; start one with `loom worker`",
         ),
-        (facts(worker=False), "no worker on the queue loom; start one with `loom worker`"),
+        (
+            facts(worker=False),
+            f"{NOBODY} on the queue loom; start one with `loom worker`",
+        ),
         (
             replace(facts(worker=False), queue="blue"),
-            "no worker on the queue blue; start one with `loom worker --task-queue blue`",
+            f"{NOBODY} on the queue blue; start one with `loom worker --task-queue blue`",
         ),
         (
             facts(worker=True, pending=[Pending("loom.model.call", 3, 4, None, NOW + 20, "busy\n(503)")]),

@@ -39,7 +39,7 @@ nodes:
 
 async def test_who_is_asked_besides_is_told_also_when_that_falls_due_as_the_run_ends(house: Opener) -> None:
     opened = await house([{"say": "nothing"}])
-    client, queue = opened.loom.client, opened.settings.task_queue
+    client, queue = opened.loom.client, opened.loom.queue
     plan = compile_graph(GRAPH, "two_things.yaml")
     for text in (plan.text, plan.child("writer").text):
         await opened.loom.store.write(partial(Transaction.put_blob, data=text.encode()))
@@ -61,7 +61,7 @@ async def test_who_is_asked_besides_is_told_also_when_that_falls_due_as_the_run_
         return {"state": MachineState(turn=turn).to_json()}
 
     envelope = {"engine": ENGINE, "state": MachineState().to_json(), "steps": 1}
-    id = f"two-{queue}"
+    id = opened.named("two")
     worker = Worker(
         client,
         task_queue=queue,

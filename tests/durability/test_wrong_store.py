@@ -9,6 +9,7 @@ from loom_dsl.plan import ENGINE
 from loom_store.store import Store
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, failed_tasks, histories
+from tests.support.copied import copied
 from tests.support.external import REFERENCES
 from tests.support.waiting import eventually
 from worker import make_worker
@@ -16,9 +17,32 @@ from worker import make_worker
 pytestmark = pytest.mark.server
 
 
-async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None:
+async def test_a_worker_with_another_store_gets_nothing_of_this_ones_jobs(house: Opener) -> None:
     opened = await house([{"say": "hello"}])
     with Store.open(opened.folder / "another.db") as another:
+        client = await temporal(opened.settings, another)
+        async with (
+            Runtime(another, ToolRegistry.load(), opened.folder) as runtime,
+            make_worker(client, runtime, opened.settings.task_queue),
+        ):
+            job = await opened.start()
+            async with opened.inside():
+                assert (await account(opened.loom.store, job)).status == "completed"
+    runs = await histories(opened.loom.client, job.id)
+    assert failed_tasks(runs) == []
+    attempts = [
+        event.activity_task_started_event_attributes.attempt
+        for run in runs
+        for event in run.events
+        if event.HasField("activity_task_started_event_attributes")
+    ]
+    assert set(attempts) <= {1}
+
+
+async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None:
+    opened = await house([{"say": "hello"}])
+    with Store.open(copied(opened.loom.store.path, opened.folder / "older.db")) as another:
+        assert another.id == opened.loom.store.id  # so its workers ask on the same queue
         client = await temporal(opened.settings, another)
         registry = ToolRegistry.load(modules=[REFERENCES[0].partition(":")[0]])
         async with (

@@ -17,6 +17,7 @@ from loom_dsl.errors import LoomError
 from loom_store.store import Store
 from tests.durability.reading import histories, unheard_of
 from tests.failures.stand import serving, standing
+from tests.support.copied import copied
 from tests.support.waiting import eventually
 from worker import serve
 
@@ -105,12 +106,12 @@ def prepared(path: Path, kind: str) -> str:
     return "cannot be written; change its permissions"
 
 
-async def test_a_worker_with_another_store_that_has_the_same_plan_loses_nothing(
+async def test_a_worker_with_an_older_copy_of_the_store_that_has_the_same_plan_loses_nothing(
     dev_server: DevServer, tmp_path: Path, task_queue: str
 ) -> None:
     steps = {"look": STEPS["look"]}
     async with standing(dev_server, tmp_path, task_queue, steps, serve=False) as stand:
-        with Store.open(tmp_path / "another.db") as another:
+        with Store.open(copied(stand.loom.store.path, tmp_path / "another.db")) as another:
             plan = compile_agent(stand.agent())
             await another.write(lambda tx: tx.put_blob(plan.text.encode()))
             client = await temporal(stand.loom.settings, another)

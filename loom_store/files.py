@@ -1,0 +1,83 @@
+"""Whether an open store's files are still the ones that were opened, and can be written.
+
+SQLite does not notice that its file was deleted or replaced while it is open, and goes on writing into one that nobody
+will ever find. Nor does it survive that the file beside it which processes share (``-shm``) is cut off or made
+immutable: it is mapped into memory, and touching it then ends the process with SIGBUS. So both are looked at before
+each transaction, and once more before a commit; that takes some microseconds.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from loom_dsl.errors import StoreError, StoreLost, StoreReadOnly
+
+BESIDE: Final = ("-wal", "-shm")
+_DO: Final = (
+    "nothing more is written to it. Put it back, or point LOOM_STORE at where it is now, and start again: jobs go on "
+    "where they stood as soon as a worker has their store"
+)
+
+
+class StoreFiles:
+    """The file of an open store, and the two that SQLite has beside it.
+
+    Args:
+        path: The store's file, which is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        real = os.path.realpath(path)  # beside which SQLite has the others, also where the path is a link
+        self._places = {"": os.fspath(path), **{suffix: f"{real}{suffix}" for suffix in BESIDE}}
+        self._known: dict[str, tuple[int, int]] = {}
+        self._shared = 0
+        """The most bytes that the shared file ever had: it only grows while a process has it open."""
+        self._look("")
+
+    def check(self) -> None:
+        """Look at the files.
+
+        Raises:
+            StoreLost: One was deleted, replaced or cut off.
+            StoreReadOnly: One cannot be written any more.
+        """
+        problem = self.problem()
+        if problem is not None:
+            raise problem
+
+    def problem(self) -> StoreError | None:
+        """Say what is wrong with the files; None: nothing is."""
+        for suffix in self._places:
+            found = self._look(suffix)
+            if found is not None:
+                return found
+        return None
+
+    def _look(self, suffix: str) -> StoreError | None:
+        place = self._places[suffix]
+        try:
+            seen = os.stat(place)
+        except FileNotFoundError:
+            return self._lost(suffix, "was deleted") if suffix in self._known else None
+        except OSError as error:
+            return self._lost(suffix, f"cannot be reached any more ({error.strerror})")
+        identity = (seen.st_dev, seen.st_ino)
+        if self._known.setdefault(suffix, identity) != identity:
+            return self._lost(suffix, "was replaced by another file")
+        if suffix == "-shm":
+            if seen.st_size < self._shared:
+                return self._lost(suffix, "was cut off")
+            self._shared = seen.st_size
+        # Also of root: nobody may write what is immutable, or on a disk that is mounted to be read only.
+        return None if os.access(place, os.W_OK) else self._read_only(place)
+
+    def _lost(self, suffix: str, what: str) -> StoreLost:
+        name = f"its file {self._places[suffix]}" if suffix else "it"
+        return StoreLost(f"the store {self._path} was lost while this process had it open: {name} {what}; {_DO}")
+
+    def _read_only(self, place: str) -> StoreReadOnly:
+        return StoreReadOnly(
+            f"store {self._path}: {place} cannot be written any more; make it writable again (`ls -l`, `lsattr` and "
+            "`findmnt` say why it is not); what waits for it goes on then"
+        )
