@@ -23,6 +23,7 @@ from loom_dsl.commands import (
 )
 from loom_dsl.decisions import deadline_passed
 from loom_dsl.errors import ExpressionError
+from loom_dsl.expr_values import MOST_STEPS as MOST_STEPS_OF_EXPRESSIONS
 from loom_dsl.machine_approvals import wake
 from loom_dsl.machine_clock import AT as TIME
 from loom_dsl.machine_clock import time_is_up, watch
@@ -56,6 +57,7 @@ class Machine(Moves):
     def feed(self, happened: Input) -> list[Command]:
         """Take one input and give the commands that follow from it, in an order that replays."""
         self.commands = []
+        self.meter.used = 0
         self.tick(happened.now)
         if isinstance(happened, ActivityDone | ActivityFailed | ChildEnded | SignalReceived):
             self.spun = 0
@@ -141,7 +143,7 @@ class Machine(Moves):
                 if not may_enter(self, token):
                     moved = moved or token.at not in self.state.tokens
                     continue
-                if steps >= STEPS_AT_ONCE:
+                if steps >= STEPS_AT_ONCE or self.meter.used > MOST_STEPS_OF_EXPRESSIONS:
                     return self._yield()
                 steps, moved = steps + 1, True
                 self.spun += 1

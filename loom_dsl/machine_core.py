@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.expr_values import Meter
 from loom_dsl.machine_state import CHILD, RUNNING, TIMING, WAITING, MachineState, Token
 from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
@@ -54,6 +55,8 @@ class Core:
         self.spun = 0
         """Nodes entered in this run since anything happened outside."""
         self.over = False
+        self.meter = Meter()
+        """What the expressions cost that were evaluated for the input in hand."""
 
     def in_flight(self) -> bool:
         """Whether an activity is running."""
