@@ -107,6 +107,9 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             _decide(tx, event)
         case "approval_decided":
             _decide(tx, event)
+        case "output_kept":
+            told = {key: value for key, value in event.items() if key not in ("t", "n")}
+            tx.mark(call.job, "output", canonical_json(told))
         case "control" if event["op"] in ("pause", "resume"):
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
 
@@ -187,6 +190,8 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
 
 def _flush(tx: Transaction, call: Call) -> None:
     store_events(tx, call)
+    if "keep" in call.arguments:
+        tx.put_blob(call.arguments["keep"].encode())
     if "result" in call.arguments and tx.has_job(call.job):
         tx.update_job(call.job, result=call.arguments["result"])
 
@@ -203,7 +208,7 @@ class Observe:
 
     @activity.defn(name="loom.events.flush")
     async def flush(self, envelope: dict[str, Any]) -> None:
-        """Store events that no other activity carries, and with the last ones of a graph's job its result."""
+        """Store events that no other activity carries, outputs to keep, and with a graph's last events its result."""
         call = Call.of(envelope)
         await self._runtime.store.write(lambda tx: _flush(tx, call))
 
