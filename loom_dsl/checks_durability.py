@@ -7,8 +7,8 @@ from loom_dsl.canonical import canonical_json
 from loom_dsl.checks_reading import list_of
 from loom_dsl.checks_slots import slots_of
 from loom_dsl.checks_unit import Checked, Finding, Place, Unit
-from loom_dsl.nodes_flow import Approval, Branch, Cancel, End, Event, Fail, Join, Race, Recurse, Set, Timer
 from loom_dsl.map_readers import ADVICE, unreadable
+from loom_dsl.nodes_flow import Approval, Branch, Cancel, End, Event, Fail, Join, Race, Recurse, Set, Timer
 from loom_dsl.nodes_work import Activity, Llm, Map, Subgraph
 from loom_dsl.parts import Node
 

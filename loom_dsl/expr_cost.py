@@ -49,11 +49,14 @@ class _Walk:
             return Cost(0)
         if path:
             return Cost(len(path), self.length_of(path))
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            return self._each(node, bound)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return self._call(node.func.id, node.args, bound)
+        return self._operator(node, bound)
+
+    def _operator(self, node: ast.AST, bound: frozenset[str]) -> Cost:
         match node:
-            case ast.ListComp() | ast.GeneratorExp():
-                return self._each(node, bound)
-            case ast.Call(func=ast.Name(id=name)):
-                return self._call(name, node.args, bound)
             case ast.IfExp(test=test, body=body, orelse=other):
                 yes, no = self.cost(body, bound), self.cost(other, bound)
                 steps = 1 + self.cost(test, bound).steps + min(yes.steps, no.steps)

@@ -82,7 +82,7 @@ def _merge(scope: Scope, *values: Any) -> dict[str, Any]:
 # -- text ----------------------------------------------------------------------------------------------
 
 _SPACES = " \t\n\v\f\r\x1c\x1d\x1e\x1f"
-_ALL_SPACES = f"{_SPACES}\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_ALL_SPACES = f"{_SPACES}\x85\xa0\u1680{''.join(map(chr, range(0x2000, 0x200B)))}\u2028\u2029\u202f\u205f\u3000"
 """What stands between words: all that Python takes for space."""
 
 

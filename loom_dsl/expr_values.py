@@ -87,8 +87,8 @@ class Budget:
 
 
 def _found(names: Mapping[str, Any], reads: Iterable[tuple[str, ...]]) -> list[Any]:
-    """The values at the ends of these paths, as far as they are there; each once."""
-    found: dict[int, Any] = {}
+    """The values at the ends of these paths, as far as they are there."""
+    found = []
     for path in reads:
         value: Any = names
         for key in path:
@@ -96,8 +96,8 @@ def _found(names: Mapping[str, Any], reads: Iterable[tuple[str, ...]]) -> list[A
                 break
             value = value[key]
         if value is not names:
-            found[id(value)] = value
-    return list(found.values())
+            found.append(value)
+    return found
 
 
 def _extent(values: list[Any], most: int) -> int:

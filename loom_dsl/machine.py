@@ -31,6 +31,7 @@ from loom_dsl.machine_ends import end, flush, place_abort, place_ending
 from loom_dsl.machine_entry import may_enter
 from loom_dsl.machine_frames import new_frame
 from loom_dsl.machine_joins import fire_joins
+from loom_dsl.machine_kept import keep_outputs
 from loom_dsl.machine_moves import Moves
 from loom_dsl.machine_nodes import ENTER
 from loom_dsl.machine_reports import activity_done, activity_failed, child_ended
@@ -90,6 +91,7 @@ class Machine(Moves):
             case TooLarge(size=size, most=most):
                 self.draining = self.holding = self.at_boundary = False
                 why = f"the job's state has {size} bytes, and {most} can be carried on"
+                keep_outputs(self, "", "state_too_large")
                 advice = "keep large results in files, or in child jobs that give back less"
                 end(self, ["fail", "state_too_large", f"{why}; {advice}", None])
 

@@ -17,7 +17,7 @@ PIECE = 400_000
 """Characters of JSON that one activity takes along; escaped they are twice as many at most, and events come besides."""
 MOST_KEPT = 50
 """Outputs that a job keeps: a loop that catches its failures could go on keeping for ever."""
-FOR = frozenset({ExpressionError.code, "result_too_large"})
+FOR = frozenset({ExpressionError.code, "result_too_large", "state_too_large"})
 """Codes of failures that come of what was done, and not of doing it."""
 
 

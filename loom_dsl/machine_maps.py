@@ -31,8 +31,9 @@ def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]
     if not isinstance(items, list) or len(items) > MOST_CHUNKED:
         found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
         raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
-    for found in unreadable(machine.plan.bodies[machine.state.frames[token.frame].graph], token.node, len(items), names):
-        raise ExpressionError(f"{found.message(token.node, len(items))}; {ADVICE}")
+    body = machine.plan.bodies[machine.state.frames[token.frame].graph]
+    for one in unreadable(body, token.node, len(items), names):
+        raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
     if len(items) > MOST_ITEMS:
         return _enter_chunks(machine, token, node, items, names)
     if not items and node.map.open is None:

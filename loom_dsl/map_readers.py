@@ -10,7 +10,6 @@ from loom_dsl.expr_cost import fewest_steps
 from loom_dsl.expr_values import MOST_STEPS
 from loom_dsl.graph import Body
 from loom_dsl.nodes_work import Map
-from loom_dsl.parts import Node
 
 FEW = 20
 """Items with which no expression of a few nested comprehensions comes to its limit."""
@@ -57,37 +56,47 @@ def unreadable(body: Body, key: str, count: int, names: Mapping[str, Any]) -> It
         return
     for name, other in body.nodes.items():
         for slot in slots_of(other):
-            if not _is_looked_at(slot, other, of_map=name == key):
+            if not _is_looked_at(slot, of_map=name == key):
                 continue
             here = name == key or (not slot.after and name in node.next.targets())
+            results = _Results(key, count, names, here)
             for place, reading in expressions_of(slot):
-                if not any(_is_result(ref.path, key, here=here) for ref in reading.references):
-                    continue
-                steps = fewest_steps(reading.source, lambda path, here=here: _length(path, key, count, names, here))
-                if steps > MOST_STEPS and (name == key or _is_sure(body, key, name)):
-                    yield Unreadable(name, place, reading.source, steps)
+                if any(results.are_at(ref.path) for ref in reading.references):
+                    steps = fewest_steps(reading.source, results.length)
+                    if steps > MOST_STEPS and (name == key or _is_sure(body, key, name)):
+                        yield Unreadable(name, place, reading.source, steps)
 
 
-def _is_looked_at(slot: Slot, node: Node, *, of_map: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What is known of the lengths of lists when a map is entered; `here`: whether `result` is what the map gives."""
+
+    key: str
+    count: int
+    names: Mapping[str, Any]
+    here: bool
+
+    def are_at(self, path: tuple[str, ...]) -> bool:
+        """Whether the map's results are what stands at a path."""
+        return path == ("nodes", self.key) or (self.here and path == ("result",))
+
+    def length(self, path: tuple[str, ...]) -> int:
+        """The length of what stands at a path; 0 where it is not known yet."""
+        if self.are_at(path):
+            return self.count
+        value: Any = self.names if path[0] in ("input", "nodes") else None
+        for part in path:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return len(value) if isinstance(value, list | dict) else 0
+
+
+def _is_looked_at(slot: Slot, *, of_map: bool) -> bool:
     """Whether the expressions of a slot are evaluated whenever its node is done, and with the map's results."""
     if of_map and slot.place == ("map", "done_when"):
         return True
     if slot.items or slot.place[0] == "compensate" or (of_map and not slot.after):
         return False
     return slot.place[:2] != ("next", "first") or slot.place[2] == 0
-
-
-def _is_result(path: tuple[str, ...], key: str, *, here: bool) -> bool:
-    return path == ("nodes", key) or (here and path == ("result",))
-
-
-def _length(path: tuple[str, ...], key: str, count: int, names: Mapping[str, Any], here: bool) -> int:
-    if _is_result(path, key, here=here):
-        return count
-    value: Any = names if path[0] in ("input", "nodes") else None
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return len(value) if isinstance(value, list | dict) else 0
 
 
 def _is_sure(body: Body, key: str, wanted: str) -> bool:

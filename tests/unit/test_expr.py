@@ -549,7 +549,7 @@ def test_expressions_that_are_evaluated_together_have_a_bound_together() -> None
     for count in range(1, 5):
         expression.evaluate({**names, METER: meter})
         assert meter.used == count * 1_200_002
-    with pytest.raises(ExpressionError, match="of one step of the job do too much work .over 6,000,000 steps"):
+    with pytest.raises(ExpressionError, match="of one step of the job do too much work"):
         expression.evaluate({**names, METER: meter})
     assert meter.used <= MOST_AT_ONCE
 
