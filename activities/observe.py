@@ -102,16 +102,14 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
             tx.upsert_approval(_approval_row(call, event))
         case "approval_changed":
             tx.change_approval(event["approval_id"], {key: event[key] for key in CHANGES if key in event})
-        case "approval_decided" if event.get("remember") == "rule" and event.get("choice") == "approve":
-            _keep_rules(tx, call, event)
-            _decide(tx, event)
         case "approval_decided":
-            _decide(tx, event)
+            _decide(tx, call, event)
         case "halted" | "waiting" | "resumed":
             _project_waits(tx, call.job, event)
-        case "control" if event["op"] == "resume" and event.get("cause"):
-            pass  # only steps go on; a pause stays
-        case "control" if event["op"] in ("pause", "resume"):
+        case "output_kept":
+            told = {key: value for key, value in event.items() if key not in ("t", "n")}
+            tx.mark(call.job, "output", canonical_json(told))
+        case "control" if event["op"] in ("pause", "resume") and not event.get("cause"):  # with one, a pause stays
             tx.update_job(call.job, paused_by=(event["by"] or "somebody") if event["op"] == "pause" else None)
 
 
@@ -126,7 +124,9 @@ def _project_waits(tx: Transaction, job: str, event: dict[str, Any]) -> None:
     tx.update_job(job, **{kind: steps or None for kind, steps in fields.items()})
 
 
-def _decide(tx: Transaction, event: dict[str, Any]) -> None:
+def _decide(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
+    if event.get("remember") == "rule" and event.get("choice") == "approve":
+        _keep_rules(tx, call, event)
     if tx.approval(event["approval_id"]) is None:
         return
     tx.decide_approval(
@@ -202,6 +202,8 @@ def _approval_row(call: Call, event: dict[str, Any]) -> ApprovalRow:
 
 def _flush(tx: Transaction, call: Call) -> None:
     store_events(tx, call)
+    if "keep" in call.arguments:
+        tx.put_blob(call.arguments["keep"].encode())
     ended = {key: call.arguments[key] for key in ("result", "failed_at") if key in call.arguments}
     if ended and tx.has_job(call.job):
         tx.update_job(call.job, **ended)
@@ -219,7 +221,7 @@ class Observe:
 
     @activity.defn(name="loom.events.flush")
     async def flush(self, envelope: dict[str, Any]) -> None:
-        """Store events that no other activity carries, and with the last ones of a graph's job its result."""
+        """Store events that no other activity carries, outputs to keep, and with a graph's last events its result."""
         call = Call.of(envelope)
         await self._runtime.store.write(lambda tx: _flush(tx, call))
 

@@ -41,6 +41,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "L141": (WARNING, "long activity without a heartbeat"),
     "L142": (ERROR, "window too large"),
     "L143": (ERROR, "too much data in the document"),
+    "L144": (ERROR, "results that cannot be read"),
     "L145": (WARNING, "nothing to compensate"),
     "L146": (ERROR, "deadline where nothing waits"),
     "L147": (ERROR, "exhausted without a bound"),

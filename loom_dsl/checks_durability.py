@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from loom_dsl.canonical import canonical_json
+from loom_dsl.checks_reading import list_of
 from loom_dsl.checks_slots import slots_of
 from loom_dsl.checks_unit import Checked, Finding, Place, Unit
+from loom_dsl.map_readers import ADVICE, unreadable
 from loom_dsl.nodes_flow import Approval, Branch, Cancel, End, Event, Fail, Join, Race, Recurse, Set, Timer
-from loom_dsl.nodes_work import Activity, Llm, Subgraph
+from loom_dsl.nodes_work import Activity, Llm, Map, Subgraph
 from loom_dsl.parts import Node
 
 LONG = 60.0
@@ -20,7 +22,7 @@ _NO_EFFECT = (*_NOTHING_WAITS, Join, Timer, Approval, Event, Llm)
 
 
 def check_durability(unit: Unit, checked: Checked) -> Iterator[Finding]:
-    """Check one graph: L118, L140, L141, L143, L145 to L147."""
+    """Check one graph: L118, L140, L141, L143 to L147."""
     for key, node in unit.body.nodes.items():
         yield from _deadline(unit, checked, key, node)
         yield from _heartbeat(unit, key, node)
@@ -31,6 +33,7 @@ def check_durability(unit: Unit, checked: Checked) -> Iterator[Finding]:
         if node.exhausted is not None and node.max_visits is None:
             message = f"`{key}` says where to go when it is exhausted, but not when it is"
             yield Finding("L147", message, unit.at(key, "exhausted"), "add `max_visits`")
+        yield from _readers(unit, key, node)
         for slot in slots_of(node):
             if slot.kind == "mapping":
                 yield from _size(unit.at(key, *slot.place), slot.value)
@@ -86,6 +89,12 @@ def _refusal(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
         message = f"the graph that `{key}` runs may be refused, and then the whole job fails"
         fix = "add `catch: {graph_refused: NODE}`, such as the node that writes it, which then is told why"
         yield Finding("L118", message, unit.at(key, "graph"), fix, True)
+
+
+def _readers(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
+    items = list_of(node.map.over) if isinstance(node, Map) else None
+    for found in unreadable(unit.body, key, len(items or ()), {}):
+        yield Finding("L144", found.message(key, len(items or ())), unit.at(found.node, *found.place), ADVICE)
 
 
 def _size(place: Place, value: Any) -> Iterator[Finding]:

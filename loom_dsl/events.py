@@ -61,6 +61,7 @@ class EventType(StrEnum):
     NODE_START = "node_start"
     NODE_RETRY = "node_retry"
     NODE_END = "node_end"
+    OUTPUT_KEPT = "output_kept"
 
 
 KINDS: dict[EventType, Kind] = {
@@ -109,6 +110,7 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.NODE_START: ("node", "kind"),
     EventType.NODE_RETRY: ("node", "attempt"),
     EventType.NODE_END: ("node", "outcome"),
+    EventType.OUTPUT_KEPT: ("node", "size", "blobs"),
 }
 """What the data of a type holds at least. An ERROR's `error` is such as retrieval_failed or tool_execution_failed."""
 

@@ -5,9 +5,10 @@ dictionary keys, slices, ``and or not``, comparisons, ``in``, arithmetic on numb
 lists, ``x if c else y``, list comprehensions of one clause, and the functions of `expr_functions.FUNCTIONS`. There are
 no methods, no attributes of Python objects, no assignment. Values are JSON.
 
-An expression is compiled once into closures and evaluated with a budget (`expr_values.FUEL`): every step costs one
-unit, and what makes or reads a collection costs its size. So a hostile expression ends in a named error
-within milliseconds instead of holding up a workflow task.
+An expression is compiled once into closures and evaluated with a budget (`expr_values.Budget`): every step costs one
+unit, and what makes or reads a collection costs its size. The budget grows with what the expression reads, so that it
+can go through anything that a job holds, up to a bound: a hostile expression ends in a named error in about a second
+at most, and in milliseconds where it reads little, instead of holding up a workflow task.
 """
 
 import ast
@@ -21,7 +22,7 @@ from loom_dsl.expr_compiler import Compiler
 from loom_dsl.expr_mistakes import mistake, refused, unquoted
 from loom_dsl.expr_steps import Step
 from loom_dsl.expr_types import type_of
-from loom_dsl.expr_values import Scope, Type, check_volume
+from loom_dsl.expr_values import Budget, Scope, Type, check_volume
 
 MAX_SOURCE = 2_000
 LONGEST_SHOWN = 200
@@ -39,6 +40,7 @@ class Expression:
         references: Each path read from a root, such as ``("nodes", "model", "calls")``.
         type: The type of every value that it can have, as far as its text tells.
         builds: Whether its value can be larger than what it reads.
+        reads: The references without those on the way to another one: the budget grows with what is there.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Expression:
     step: Step
     type: Type = "any"
     builds: bool = False
+    reads: tuple[tuple[str, ...], ...] = ()
 
     def evaluate(self, names: Mapping[str, Any]) -> Any:
         """Give the value for these names.
@@ -53,13 +56,17 @@ class Expression:
         Raises:
             ExpressionError: A key is missing, a type does not fit, or the work is too much.
         """
+        budget = Budget(names, self.reads)
+        scope = Scope(names, budget)
         try:
-            value = self.step(Scope(names))
-            return check_volume(value) if self.builds else value
+            value = self.step(scope)
+            return check_volume(scope, value) if self.builds else value
         except ExpressionError as error:
             raise ExpressionError(f"{error.message} in `{self.source}`", error.column) from None
         except RecursionError:
             raise ExpressionError(f"the values are nested too deeply in `{self.source}`") from None
+        finally:
+            budget.settle(max(scope.fuel, 0))
 
 
 def compile_expression(source: str, roots: frozenset[str] = ROOTS) -> Expression:
@@ -80,7 +87,8 @@ def compile_expression(source: str, roots: frozenset[str] = ROOTS) -> Expression
             node.col_offset = places.of_bytes(node.lineno, node.col_offset) - 1
     compiler = Compiler(roots)
     step = compiler.compile(tree.body, 0)
-    return Expression(text, tuple(dict.fromkeys(compiler.references)), step, type_of(tree.body), compiler.builds)
+    references, reads = (tuple(dict.fromkeys(paths)) for paths in (compiler.references, compiler.reads))
+    return Expression(text, references, step, type_of(tree.body), compiler.builds, reads)
 
 
 def _parsed(text: str, places: "_Places") -> ast.Expression:

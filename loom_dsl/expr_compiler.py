@@ -33,6 +33,8 @@ class Compiler:
         self.roots = roots
         self.bound: list[str] = []
         self.references: list[tuple[str, ...]] = []
+        self.reads: list[tuple[str, ...]] = []
+        """References as long as they are written: not `nodes` of `nodes.model`."""
         self.builds = False
 
     def compile(self, node: ast.AST, depth: int) -> Step:
@@ -62,6 +64,7 @@ class Compiler:
         if name in self.bound or name in self.roots:
             if name not in self.bound:
                 self.references.append((name,))
+                self.reads.append((name,))
 
             def read(scope: Scope) -> Any:
                 scope.burn(1)
@@ -84,10 +87,14 @@ class Compiler:
     def _attribute(self, node: ast.Attribute, depth: int) -> Step:
         if node.attr.startswith("__"):
             raise ExpressionError(f"`{node.attr}` is not a key that an expression may read", node.col_offset + 1)
-        path = path_of(node)
-        if path and path[0] in self.roots and path[0] not in self.bound:
+        path, before = path_of(node), len(self.reads)
+        rooted = bool(path) and path[0] in self.roots and path[0] not in self.bound
+        if rooted:
             self.references.append(path)
-        return key_of(self.compile(node.value, depth), node.attr, node.col_offset + 1)
+        target = self.compile(node.value, depth)
+        if rooted:
+            self.reads[before:] = [path]
+        return key_of(target, node.attr, node.col_offset + 1)
 
     def _subscript(self, node: ast.Subscript, depth: int) -> Step:
         target, column = self.compile(node.value, depth), node.col_offset + 1
@@ -200,7 +207,7 @@ class Compiler:
         self.builds = True
 
         def build(scope: Scope) -> dict[str, Any]:
-            scope.burn(1 + len(steps))
+            scope.burn(3 + 2 * len(steps))
             return {str(key): step(scope) for key, step in zip(keys, steps, strict=True)}
 
         return build

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 from loom_dsl.canonical import canonical_json, read_json
 from loom_dsl.duration import parse_duration
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_values import MAX_TEXT, Scope, Type, contained, form_of, kind_of, number, weight
+from loom_dsl.expr_values import MAX_TEXT, Scope, Type, built, contained, form_of, kind_of, number, weight
 
 _KINDS: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
 
@@ -69,15 +69,21 @@ def _end(index: int) -> Callable[..., Any]:
     return end
 
 
-def _items(value: Any) -> list[list[Any]]:
+def _items(scope: Scope, value: Any) -> list[list[Any]]:
+    scope.burn(3 * len(_need(value, dict)))
     return [[key, value[key]] for key in sorted(_need(value, dict))]
 
 
-def _merge(*values: Any) -> dict[str, Any]:
+def _merge(scope: Scope, *values: Any) -> dict[str, Any]:
+    scope.burn(2 * sum(len(_need(value, dict)) for value in values))
     return {key: item for value in values for key, item in _need(value, dict).items()}
 
 
 # -- text ----------------------------------------------------------------------------------------------
+
+_SPACES = " \t\n\v\f\r\x1c\x1d\x1e\x1f"
+_ALL_SPACES = f"{_SPACES}\x85\xa0\u1680{''.join(map(chr, range(0x2000, 0x200B)))}\u2028\u2029\u202f\u205f\u3000"
+"""What stands between words: all that Python takes for space."""
 
 
 def _text(value: Any) -> str:
@@ -90,7 +96,7 @@ def _text(value: Any) -> str:
 
 def _cased(change: Callable[[str], str]) -> Callable[[Scope, Any], str]:
     def cased(scope: Scope, value: Any) -> str:
-        scope.burn(2 * weight(_need(value, str)))  # one letter can become three
+        scope.burn(built(3 * len(_need(value, str))))  # one letter can become three
         return change(value)
 
     return cased
@@ -98,11 +104,11 @@ def _cased(change: Callable[[str], str]) -> Callable[[Scope, Any], str]:
 
 def _split(scope: Scope, value: Any, part: Any = None) -> list[str]:
     if part is None:
-        words: list[str] = _need(value, str).split(None, max(scope.fuel, 0) + 1)
-        scope.burn(len(words))
-        return words
+        scope.burn(1 + built(len(_need(value, str))))
+        scope.burn(2 * sum(map(value.count, _SPACES if value.isascii() else _ALL_SPACES)))
+        return list(value.split())
     separator = _need(part, str) or " "
-    scope.burn(_need(value, str).count(separator))
+    scope.burn(2 * _need(value, str).count(separator) + built(len(value)))
     return list(value.split(separator))
 
 
@@ -125,7 +131,12 @@ def _replace(scope: Scope, value: Any, old: Any, new: Any) -> str:
 def _pay_for_text(scope: Scope, length: int) -> None:
     if length > MAX_TEXT:
         raise ValueError("the text becomes too long")
-    scope.burn(length // 64)
+    scope.burn(built(length))
+
+
+def _strip(scope: Scope, value: Any) -> str:
+    scope.burn(built(len(_need(value, str))))
+    return str(value.strip())
 
 
 def _to_json(scope: Scope, value: Any) -> str:
@@ -137,7 +148,7 @@ def _to_json(scope: Scope, value: Any) -> str:
 
 def _from_json(scope: Scope, text: Any) -> Any:
     # Each value but the first comes after one of these.
-    scope.burn(5 + sum(_need(text, str).count(sign) for sign in ",[{"))
+    scope.burn(5 + 3 * sum(_need(text, str).count(sign) for sign in ",[{") + built(len(text)))
     try:
         return read_json(text, parse_int=_read_number(int), parse_float=_read_number(float), parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -249,8 +260,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "contains": Function(2, 2, "bool", lambda scope, target, part: contained(scope, part, target), True),
     "keys": Function(1, 1, "list", lambda value: sorted(_need(value, dict))),
     "values": Function(1, 1, "list", lambda value: [value[key] for key in sorted(_need(value, dict))]),
-    "items": Function(1, 1, "list", _items),
-    "merge": Function(1, 8, "dict", _merge),
+    "items": Function(1, 1, "list", _items, True),
+    "merge": Function(1, 8, "dict", _merge, True),
     "any": Function(1, 1, "bool", lambda items: any(_need(items, list))),
     "all": Function(1, 1, "bool", lambda items: all(_need(items, list))),
     "first": Function(1, 2, "any", _end(0), small=True),
@@ -269,7 +280,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "ceil": Function(1, 1, "int", lambda value: math.ceil(_need(value, int, float))),
     "lower": Function(1, 1, "str", _cased(str.lower), True),
     "upper": Function(1, 1, "str", _cased(str.upper), True),
-    "strip": Function(1, 1, "str", lambda value: _need(value, str).strip()),
+    "strip": Function(1, 1, "str", _strip, True),
     "startswith": Function(2, 2, "bool", lambda value, part: _need(value, str).startswith(_need(part, str))),
     "endswith": Function(2, 2, "bool", lambda value, part: _need(value, str).endswith(_need(part, str))),
     "replace": Function(3, 3, "str", _replace, True),

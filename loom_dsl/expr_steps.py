@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr_values import Scope, kind_of, shown_key, weight
+from loom_dsl.expr_values import Scope, built, kind_of, shown_key
 
 Step = Callable[[Scope], Any]
 _INSTEAD = {"length": "len(…)", "size": "len(…)", "first": "first(…)", "last": "last(…)"}
@@ -56,9 +56,9 @@ def slice_of(target: Step, first: Step | None, last: Step | None, column: int) -
             e is None or (isinstance(e, int) and not isinstance(e, bool)) for e in ends
         ):
             raise ExpressionError(f"cannot slice {kind_of(value)}", column)
-        piece = value[ends[0] : ends[1]]
-        scope.burn(1 + weight(piece))
-        return piece
+        length = len(range(*slice(*ends).indices(len(value))))
+        scope.burn(1 + (built(length) if isinstance(value, str) else length))
+        return value[ends[0] : ends[1]]
 
     return read
 
@@ -71,7 +71,7 @@ def each_of(over: Step, names: Sequence[str], tests: Sequence[Step], value: Step
         if not isinstance(items, list):
             hint = "; write keys(…), values(…) or items(…)" if isinstance(items, dict) else ""
             raise ExpressionError(f"cannot go through {kind_of(items)}{hint}", column)
-        inner = Scope(scope.names)
+        inner = Scope(scope.names, scope.budget, scope.fuel)
         kept = []
         for item in items:
             inner.fuel = scope.fuel

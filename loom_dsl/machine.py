@@ -23,6 +23,7 @@ from loom_dsl.commands import (
 )
 from loom_dsl.decisions import deadline_passed
 from loom_dsl.errors import ExpressionError
+from loom_dsl.expr_values import MOST_STEPS as MOST_STEPS_OF_EXPRESSIONS
 from loom_dsl.machine_approvals import wake
 from loom_dsl.machine_clock import AT as TIME
 from loom_dsl.machine_clock import time_is_up, watch
@@ -32,6 +33,7 @@ from loom_dsl.machine_frames import new_frame
 from loom_dsl.machine_joins import fire_joins
 from loom_dsl.machine_moves import Moves
 from loom_dsl.machine_nodes import ENTER
+from loom_dsl.machine_outputs import keep_outputs
 from loom_dsl.machine_reports import activity_done, activity_failed, child_ended
 from loom_dsl.machine_resume import begin_again
 from loom_dsl.machine_retry import is_due, run_again, wake_up
@@ -58,6 +60,7 @@ class Machine(Moves):
     def feed(self, happened: Input) -> list[Command]:
         """Take one input and give the commands that follow from it, in an order that replays."""
         self.commands = []
+        self.meter.used = 0
         self.tick(happened.now)
         if isinstance(happened, ActivityDone | ActivityFailed | ChildEnded | SignalReceived):
             self.spun = 0
@@ -90,6 +93,7 @@ class Machine(Moves):
             case TooLarge(size=size, most=most):
                 self.draining = self.holding = self.at_boundary = False
                 why = f"the job's state has {size} bytes, and {most} can be carried on"
+                keep_outputs(self, "", "state_too_large")
                 advice = "keep large results in files, or in child jobs that give back less"
                 end(self, ["fail", "state_too_large", f"{why}; {advice}", None])
 
@@ -147,7 +151,7 @@ class Machine(Moves):
                 if not is_due(token) and not may_enter(self, token):
                     moved = moved or token.at not in self.state.tokens
                     continue
-                if steps >= STEPS_AT_ONCE:
+                if steps >= STEPS_AT_ONCE or self.meter.used > MOST_STEPS_OF_EXPRESSIONS:
                     return self._yield()
                 steps, moved = steps + 1, True
                 self.spun += 1

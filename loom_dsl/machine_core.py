@@ -1,9 +1,12 @@
 """What every part of the machine uses: its state, its commands, what it tells, and how the run's state changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.errors import ExpressionError
+from loom_dsl.expr_values import Meter
 from loom_dsl.machine_state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
 from loom_dsl.parts import Node
 from loom_dsl.plan import Plan
@@ -62,6 +65,8 @@ class Core:
         self.spun = 0
         """Nodes entered in this run since anything happened outside."""
         self.over = False
+        self.meter = Meter()
+        """What the expressions cost that were evaluated for the input in hand."""
 
     def in_flight(self) -> bool:
         """Whether an activity is running."""
@@ -112,7 +117,22 @@ class Core:
             ExpressionError: It fails.
         """
         template = self.plan.template(self.state.frames[token.frame].graph, token.node, slot, value)
-        return template.evaluate(names or (self.names(token) if template.expressions else {}))
+        with self.slot(slot):
+            return template.evaluate(names or (self.names(token) if template.expressions else {}))
+
+    @contextmanager
+    def slot(self, name: str) -> Iterator[None]:
+        """Name the slot of a node in the error of an expression there. An agent's own graph is not its user's.
+
+        Raises:
+            ExpressionError: The same one, with the slot.
+        """
+        try:
+            yield
+        except ExpressionError as error:
+            if self.state.turn is not None:
+                raise
+            raise ExpressionError(f"{error.message}, in its `{name}`", error.column) from None
 
     def leave_phase(self) -> None:
         """Tell that the phase is over in which the last token was."""

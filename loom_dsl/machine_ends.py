@@ -150,8 +150,8 @@ def place_ending(machine: "Machine") -> None:
         machine.emit("warning", code="not_delivered", ids=[message["id"] for message in state.inbox], message=text)
         state.inbox = []
     finished = _finished(machine, ending)
-    if state.outbox.waiting() or "" in state.failed_at:
-        last = len(state.outbox.ready()) == len(state.outbox.waiting())
+    if state.outbox.waiting() or "" in state.failed_at or (state.turn is None and not state.concluded):
+        last = state.concluded = len(state.outbox.ready()) == len(state.outbox.waiting())
         return issue_flush(machine, _kept(machine, finished), stored(machine)) if last else issue_flush(machine)
     machine.over = True
     return machine.command(finished)

@@ -9,6 +9,7 @@ from loom_dsl.machine_frames import frames_of, open_frame, owner_failed
 from loom_dsl.machine_state import OWNING, Token
 from loom_dsl.machine_told import ended
 from loom_dsl.machine_undo import confirm
+from loom_dsl.map_readers import ADVICE, unreadable
 from loom_dsl.nodes_work import Barrier, Map
 from loom_dsl.plan import MOST_CHUNKS_AT_ONCE, condition
 from loom_dsl.scope import input_of
@@ -30,6 +31,9 @@ def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]
     if not isinstance(items, list) or len(items) > MOST_CHUNKED:
         found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
         raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
+    body = machine.plan.bodies[machine.state.frames[token.frame].graph]
+    for one in unreadable(body, token.node, len(items), names):
+        raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
     if len(items) > MOST_ITEMS:
         return _enter_chunks(machine, token, node, items, names)
     if not items and node.map.open is None:

@@ -10,6 +10,7 @@ from loom_dsl.machine_ends import drop_frame, end
 from loom_dsl.machine_frames import body_done, frames_of, owner_failed, round_done
 from loom_dsl.machine_kept import GAVE, keep
 from loom_dsl.machine_maps import item_failed, map_item_done, map_may_finish
+from loom_dsl.machine_outputs import keep_outputs
 from loom_dsl.machine_retry import wait_over
 from loom_dsl.machine_state import OWNING, READY, Token
 from loom_dsl.machine_told import blamed, ended
@@ -18,6 +19,7 @@ from loom_dsl.machine_waits import race_won
 from loom_dsl.parts import Node
 from loom_dsl.plan import condition
 from loom_dsl.scope import state_frame
+from loom_dsl.wire import LARGEST_RESULT, size_of
 from loom_dsl.writes import FIELDS, reduced, written
 
 FRAME_DONE: dict[str, Callable[..., None]] = {
@@ -106,6 +108,7 @@ class Moves(Core):
         if target:
             token.source = ""
             return self.move(token, [target], value={"ok": False, "code": code, "message": message})
+        keep_outputs(self, token.frame, code)
         # What failed inside it says where that was; what is behind a tool node has no name for users.
         inside = "failed" in token.data and node.kind != "tool"
         return self.fail_frame(token, code, message if inside else blamed(self, token, message))
@@ -133,6 +136,8 @@ class Moves(Core):
         frame = self.state.frames[key]
         result = frame.own.get("result")
         if not frame.parent:
+            if size_of(result) > LARGEST_RESULT:
+                keep_outputs(self, key, "result_too_large")
             return end(self, ["finish", result])
         frame.own["over"] = True
         drop_frame(self, key)
@@ -210,10 +215,11 @@ class Moves(Core):
         if node.next.all or not node.next.edges():
             return list(node.next.all)
         names = self.names(token)
-        for edge in node.next.first:
-            if edge.when is None or condition(edge.when).evaluate(names):
-                return [edge.to]
-        taken = [edge.to for edge in node.next.each if edge.when and condition(edge.when).evaluate(names)]
+        with self.slot("next"):
+            for edge in node.next.first:
+                if edge.when is None or condition(edge.when).evaluate(names):
+                    return [edge.to]
+            taken = [edge.to for edge in node.next.each if edge.when and condition(edge.when).evaluate(names)]
         taken = taken or [edge.to for edge in node.next.each if edge.when is None]
         if not taken:
             raise ExpressionError(f"no way out of `{token.node}` is open; give it an edge without a condition")

@@ -135,6 +135,7 @@ class MachineState:
         abort: ``{"by", "reason"}`` or None.
         ending: A result that waits for the last events to be stored: ``["finish", result]``, or ``["fail", code,
             message, details]``.
+        concluded: Whether a graph's result is on its way to the store, with the last events or after them.
         decided: Ids of approvals that are decided, newest last, at most 100, of this turn.
         counted: Decisions that were not refused, as ``verdict/name``, newest last, at most 100.
         outbox: Events on their way to the store.
@@ -160,6 +161,7 @@ class MachineState:
     paused: dict[str, Any] | None = None
     abort: dict[str, Any] | None = None
     ending: list[Any] | None = None
+    concluded: bool = False
     decided: list[str] = field(default_factory=list)
     counted: list[str] = field(default_factory=list)
     outbox: Outbox = field(default_factory=Outbox)
@@ -187,6 +189,7 @@ class MachineState:
             "pause": self.paused,
             "abort": self.abort,
             "end": self.ending,
+            "cc": self.concluded,
             "dec": self.decided,
             "cnt": self.counted,
             "fl": self.flushes,
@@ -222,6 +225,7 @@ class MachineState:
             paused=raw.get("pause"),
             abort=raw.get("abort"),
             ending=raw.get("end"),
+            concluded=bool(raw.get("cc")),
             decided=raw.get("dec", []),
             counted=raw.get("cnt", []),
             outbox=Outbox.from_json(raw.get("out", {})),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from loom_dsl.expr_values import METER
 from loom_dsl.machine_state import Frame, MachineState, Token
 from loom_dsl.turn import TurnState
 
@@ -20,6 +21,7 @@ def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
         "agent": machine.plan.agent_names,
         "limits": machine.plan.agent_names.get("limits", {}),
         "run": run_names(machine.job, state),
+        METER: machine.meter,
     }
     holder = state_frame(state, frame)
     if holder is not None:

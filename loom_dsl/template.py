@@ -15,6 +15,7 @@ from typing import Any
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import ROOTS, Expression, compile_expression
+from loom_dsl.expr_values import MAX_TEXT
 
 _DOLLARS = re.compile(r"(?<!\$)\$++\{")
 _PIECE = re.compile(r"[{}]|\"(?:[^\"\\]|\\[\s\S])*(?P<d>\")?|'(?:[^'\\]|\\[\s\S])*(?P<s>')?")
@@ -81,7 +82,13 @@ def _compile_text(text: str, roots: frozenset[str]) -> Template:
         return Template(found, found[0].evaluate)
 
     def interpolate(names: Mapping[str, Any]) -> str:
-        return "".join(piece if isinstance(piece, str) else _show(piece.evaluate(names)) for piece in pieces)
+        parts, left = [], MAX_TEXT
+        for piece in pieces:
+            parts.append(piece if isinstance(piece, str) else _show(piece.evaluate(names)))
+            left -= len(parts[-1])
+            if left < 0:
+                raise ExpressionError(f"the text becomes too long (over {MAX_TEXT:,} characters)")
+        return "".join(parts)
 
     return Template(found, interpolate)
 

@@ -9,10 +9,11 @@ from loom_store.jobs import jobs_below
 from loom_store.scope import Scope, storable
 from loom_store.tables import jobs, marks
 
-Mark = Literal["earlier", "forked", "left", "policy", "resumed", "signed", "untrusted", "words", "written"]
+Mark = Literal["earlier", "forked", "left", "output", "policy", "resumed", "signed", "untrusted", "words", "written"]
 """``earlier``: a tool that gave content from outside to a job below one that it was forked from, or to one below it
 that was pruned; ``forked``: the job and the turn that it goes on from, of a graph only the job; ``left``: the turn, and
-the state in which an approved call of it left what it changed; ``policy``: digest of a project's policy that counts for
+the state in which an approved call of it left what it changed; ``output``: a node, and the contents that its output was
+kept in when the job failed over it; ``policy``: digest of a project's policy that counts for
 it; ``resumed``: digest of where the graph stood that it goes on from; ``signed``: approval, choice and person of a
 signature that held; ``untrusted``: a tool that gave it, or what it was told, content from outside; ``words``: digest of
 what people said who started it; ``written``: an agent wrote its graph."""

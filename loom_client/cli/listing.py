@@ -95,6 +95,10 @@ async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
     tree: Annotated[
         bool, typer.Option("--tree", help="Also its turns as a tree, with their tool calls and child jobs.")
     ] = False,
+    node: Annotated[
+        str | None,
+        typer.Option(help="Print only what this node gave, as JSON, when it was kept because an expression failed."),
+    ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also what each turn took: time and tokens.")] = False,
     as_json: Json = False,
     address: Address = None,
@@ -108,11 +112,16 @@ async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
     from loom_client.cli.recursion import chain, recursion_tree
     from loom_client.cli.summary import summarise
     from loom_client.cli.tables import show_job
+    from loom_client.kept_outputs import kept_output
+    from loom_client.render.text import result_text
     from loom_dsl.errors import UserError
 
     settings = settings_of(address, namespace, task_queue, store)
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
+        if node is not None:
+            print(result_text(await opened_store.read(lambda tx: kept_output(tx, job, node))))
+            return DONE
         summary = await summarise(opened_store, settings, row)
         by_turns = entries or profile or turn is not None
         if by_turns and summary["graph"]:

@@ -13,6 +13,7 @@ from loom_client.doubt import LOST
 from loom_client.effects import told_effects
 from loom_client.going_on import how_to_go_on, lost_line
 from loom_client.graph_job import is_graph
+from loom_client.kept_outputs import kept_outputs
 from loom_client.lost import reconcile
 from loom_client.settings import Settings
 from loom_client.why import reason
@@ -71,6 +72,7 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
         "events": last,
         "usage": (row["result"] or {}).get("usage") or _usage_so_far(entries, job),
         "todo": [item.model_dump() for item in todo_of(tx, row["session"])],
+        "outputs": kept_outputs(tx, job),
         "effects": told_effects(tx, job),
         "approvals": tx.approvals(job=job),
         "children": [_child(tx, row) for row in tx.jobs_below(job)],

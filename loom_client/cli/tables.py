@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from loom_client.cli.asked import outcome_of
@@ -14,7 +15,7 @@ from loom_client.render.approvals import (
 from loom_client.render.flow import cells
 from loom_client.render.paper import Paper, paper_for
 from loom_client.render.recursion import draw_tree
-from loom_client.render.text import clock, duration, moment_of, one_line, place, plural
+from loom_client.render.text import clock, duration, moment_of, one_line, place, plural, size
 from loom_client.serving_workers import told_worker
 from loom_dsl.lookalike import revealed
 from loom_dsl.permission_rules import parse_rule
@@ -83,6 +84,7 @@ def show_job(summary: Mapping[str, Any]) -> None:
     _listed(paper, "effects", ("TURN", "TOOL", "STATUS", "BEGUN", "NOTE"), _effects(summary["effects"], now))
     _listed(paper, "remembered", ("FOR", "WHAT", "ASKED BY", "CALL"), _remembered(summary["approvals"]))
     if summary["graph"]:
+        _listed(paper, "kept outputs", ("NODE", "RESULTS", "SIZE", "READ IT WITH"), _outputs(summary))
         _listed(paper, "taken back", ("NODE", "OUTCOME", "NOTE"), _taken_back(summary["result"]))
         _listed(paper, "approvals", ("NODE", "STATUS", "ID", "WHAT"), _questions(summary["approvals"]))
     else:
@@ -164,6 +166,19 @@ def _end(summary: Mapping[str, Any], what: str) -> Iterable[tuple[str, str]]:
         yield "go on", summary["go_on"]
     if summary["ended_at"] and summary["status"] == "completed":
         yield what, f"`loom result {summary['job']}` prints it"
+
+
+def _outputs(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What the job kept when an expression failed over it."""
+    lines: list[tuple[str, ...]] = []
+    for kept in summary["outputs"]:
+        count = ""
+        if "items" in kept:
+            whole = kept["done"] == kept["items"]
+            count = f"{kept['items']:,}" if whole else f"{kept['done']:,} of {kept['items']:,}"
+        name = place(kept["node"])
+        lines.append((name, count, size(kept["size"]), f"loom show {summary['job']} --node {quote(name)}"))
+    return lines
 
 
 def _taken_back(result: Mapping[str, Any] | None) -> list[tuple[str, ...]]:

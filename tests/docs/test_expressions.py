@@ -10,7 +10,16 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import MAX_SOURCE, ROOTS, compile_expression
 from loom_dsl.expr_compiler import MAX_DEPTH
 from loom_dsl.expr_functions import FUNCTIONS
-from loom_dsl.expr_values import FUEL, MAX_INTEGER, MAX_TEXT, VOLUME
+from loom_dsl.expr_values import (
+    FUEL,
+    MAX_INTEGER,
+    MAX_TEXT,
+    MORE_VOLUME,
+    MOST_AT_ONCE,
+    MOST_STEPS,
+    MOST_VOLUME,
+    VOLUME,
+)
 from loom_dsl.template import compile_template
 from tests.docs.markdown import ROOT, blocks
 
@@ -66,5 +75,7 @@ def test_every_name_is_on_the_page() -> None:
 
 def test_the_limits_are_those_of_the_language() -> None:
     limits = [row[-1] for row in rows("what", "most")]
-    assert limits[:-1] == [f"{most:,}" for most in (MAX_SOURCE, MAX_DEPTH, FUEL, VOLUME, MAX_TEXT)]
+    grown = [f"{FUEL:,}, and {FUEL:,} more for each of those; {MOST_STEPS:,}"]
+    grown += [f"{VOLUME:,}, and {MORE_VOLUME:,} more for each of those; {MOST_VOLUME:,}"]
+    assert limits[:-1] == [f"{MAX_SOURCE:,}", f"{MAX_DEPTH}", *grown, f"{MAX_TEXT:,}", f"{MOST_AT_ONCE:,}"]
     assert MAX_INTEGER == 2**63

@@ -2,6 +2,7 @@
 
 import pytest
 
+from loom_client.kept_outputs import kept_output
 from loom_dsl.compile import compile_graph
 from tests.durability.conftest import Opener
 from tests.durability.reading import failed_tasks, histories
@@ -34,6 +35,42 @@ async def test_the_items_of_a_long_list_are_done_in_child_jobs_and_keep_their_or
     assert result == {"first": [0, 1], "last": [count - 1, count]}
     runs = await histories(opened.loom.client, job.id)
     assert max(len(run.events) for run in runs) < 60 * (count // 200 + 1)
+
+
+READ = COUNTS.replace(
+    """done: {end: {first: "${nodes.each[0]}", last: "${nodes.each[-1]}"}}""",
+    """done: {end: {sum: "${sum([x[0] for x in nodes.each])}", most: "${last(sorted(nodes.each))}", bad: "${BAD}"}}""",
+)
+
+
+@pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.nightly)])
+async def test_all_results_of_a_long_list_can_be_read_at_once(house: Opener, count: int) -> None:
+    opened = await house([{"say": "never asked"}])
+    plan = compile_graph(READ.replace("BAD", "null"), "counts.yaml")
+    async with opened.inside():
+        job = await opened.loom.start_graph(plan, input={"items": list(range(count)), "add": 0}, workdir=opened.folder)
+        result = (await job.result()).result
+    assert result == {"sum": sum(range(count)), "most": [count - 1, count - 1], "bad": None}
+
+
+async def test_results_of_a_long_list_are_kept_when_an_expression_fails_over_them(house: Opener) -> None:
+    opened = await house([{"say": "never asked"}])
+    plan = compile_graph(READ.replace("BAD", "nodes.each[0][1].nothing"), "counts.yaml")
+    async with opened.inside():
+        job = await opened.loom.start_graph(plan, input={"items": list(range(1_200)), "add": 3}, workdir=opened.folder)
+        ended = await job.result()
+    assert ended.error is not None
+    assert ended.error.code == "expression_error"
+    assert "node `done`: cannot read `.nothing` of a number in `nodes.each[0][1].nothing`, in its `end`" in (
+        ended.error.message
+    )
+    row = await opened.loom.store.read(lambda tx: tx.job(job.id))
+    assert row is not None
+    assert row["result"]["error"] == {"code": ended.error.code, "message": ended.error.message}
+    results = await opened.loom.store.read(lambda tx: kept_output(tx, job.id, "each"))
+    assert results == [[index, index + 3] for index in range(1_200)]
+    runs = await histories(opened.loom.client, job.id)
+    assert failed_tasks(runs) == []
 
 
 async def test_a_graph_as_a_child_job_has_a_history_of_its_own(house: Opener) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import MAX_SOURCE, ROOTS, compile_expression
 from loom_dsl.expr_functions import FUNCTIONS
-from loom_dsl.expr_values import FUEL, VOLUME
+from loom_dsl.expr_values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, MOST_VOLUME, VOLUME, Meter
 
 NAMES: dict[str, Any] = {
     "input": {"n": 3, "name": "Ada", "tags": ["x", "y"], "empty": [], "deep": {"er": {"est": 1.5}}, "none": None},
@@ -462,15 +463,19 @@ def twins(levels: int, leaf: str = "1") -> str:
         f"{twins(25)} in [{twins(25)}]",
     ],
 )
-def test_a_hostile_expression_ends_soon_and_small(source: str) -> None:
+@pytest.mark.parametrize("left", [FUEL, MOST_STEPS])
+def test_a_hostile_expression_ends_soon_and_small(source: str, left: int) -> None:
+    """With as many steps as one has that reads little, and with all that one may ever take."""
+    meter = Meter(MOST_AT_ONCE - left)
     tracemalloc.start()
     try:
-        with pytest.raises(ExpressionError):
-            value_of(source)
+        with pytest.raises(ExpressionError) if left == FUEL else suppress(ExpressionError):
+            compile_expression(source).evaluate({**NAMES, METER: meter})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 10_000_000
+    assert meter.used <= MOST_AT_ONCE
+    assert peak < (10_000_000 if left == FUEL else 100_000_000)
 
 
 def test_an_error_never_repeats_a_large_value() -> None:
@@ -502,7 +507,7 @@ def test_values_that_are_nested_beyond_all_sense_are_refused_or_read_but_never_b
         deep = [deep]
     names = {"input": deep, "state": deep}
     for source in ("input == state", "[input]", "sorted(input)", "input < state", "contains(input, state)"):
-        with pytest.raises(ExpressionError):
+        with suppress(ExpressionError):
             value_of(source, names)
 
 
@@ -514,19 +519,39 @@ def test_references_name_every_path_that_is_read() -> None:
 
 
 def test_what_an_expression_builds_is_bounded_but_what_it_reads_is_not() -> None:
-    large = {"input": [[1] * 1_000 for _ in range(VOLUME // 1_000 + 1)]}
+    large = {"input": [[1] * 1_000 for _ in range(MOST_VOLUME // 1_000 + 1)]}
     assert value_of("input", large) is large["input"]
-    with pytest.raises(ExpressionError, match="too large"):
+    with pytest.raises(ExpressionError, match=f"too large .over {MOST_VOLUME:,} values"):
         value_of("[input]", large)
+    with pytest.raises(ExpressionError, match=f"too large .over {VOLUME:,} values"):
+        value_of(twins(40))
 
 
 def test_the_work_is_counted_in_steps() -> None:
     def numbers(count: int) -> dict[str, Any]:
-        return {"input": list(range(count))}
+        return {"input": {"few": 1, "many": list(range(count))}, "nodes": [1, 2, 3]}
 
-    assert value_of("[1 for x in input]", numbers(FUEL - 1)) == [1] * (FUEL - 1)
-    with pytest.raises(ExpressionError, match=f"over {FUEL} steps"):
-        value_of("[1 for x in input]", numbers(FUEL))
+    assert len(value_of("[1 for x in range(3_332)]")) == 3_332
+    with pytest.raises(ExpressionError, match="over 10,000 steps"):
+        value_of("[1 for x in range(3_334)]")
+    with pytest.raises(ExpressionError, match="over 20,000 steps"):
+        value_of("[input.few for x in range(9_999)]", numbers(500))
+    with pytest.raises(ExpressionError, match="over 50,000 steps"):
+        value_of("[nodes for x in range(19_999)]", numbers(500))
+    assert value_of("len([1 for x in input.many])", numbers(MOST_STEPS - 3)) == MOST_STEPS - 3
+    with pytest.raises(ExpressionError, match="over 2,000,000 steps"):
+        value_of("len([1 for x in input.many])", numbers(MOST_STEPS - 2))
+
+
+def test_expressions_that_are_evaluated_together_have_a_bound_together() -> None:
+    meter, names = Meter(), {"input": list(range(300_000))}
+    expression = compile_expression("sum([x + 1 for x in input])")
+    for count in range(1, 5):
+        expression.evaluate({**names, METER: meter})
+        assert meter.used == count * 1_200_002
+    with pytest.raises(ExpressionError, match="of one step of the job do too much work"):
+        expression.evaluate({**names, METER: meter})
+    assert meter.used <= MOST_AT_ONCE
 
 
 def test_every_function_is_in_the_table_of_values() -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr import compile_expression
-from loom_dsl.expr_values import MAX_INTEGER
+from loom_dsl.expr_values import FUEL, MAX_INTEGER, METER, MOST_AT_ONCE, MOST_STEPS, Meter
 from loom_dsl.template import compile_template
 from tests.support.hostile_expressions import SEEDS, Writer
 
@@ -95,7 +95,13 @@ NAMES: dict[str, Any] = {
     "run": {"now": 1_700_000_000.5},
     "agent": OPAQUE,
     "turn": WatchedObject(text=WatchedText("text"), list=WatchedList([1, WatchedText("a")]), n=1),
+    METER: Meter(),
 }
+
+
+def names(left: int = FUEL) -> dict[str, Any]:
+    """What the expressions may read, and so many steps that each of them has."""
+    return {**NAMES, METER: Meter(MOST_AT_ONCE - left)}
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -188,7 +194,7 @@ def evaluated(source: str, figures: Figures) -> None:
     try:
         expression = compile_expression(source)
         figures.compiled += 1
-        value = expression.evaluate(NAMES)
+        value = expression.evaluate(names())
     except ExpressionError as error:
         column = 1 if error.column is None else error.column
         # Its text at most twice, and names or values cut short.
@@ -205,7 +211,7 @@ def evaluated(source: str, figures: Figures) -> None:
 def filled(source: str) -> None:
     """Compile and fill a text with a hole."""
     try:
-        value = compile_template(f"a ${{{source}}} b").evaluate(NAMES)
+        value = compile_template(f"a ${{{source}}} b").evaluate(names())
     except ExpressionError:
         return
     assert isinstance(value, str)
@@ -281,6 +287,20 @@ def test_no_expression_takes_long_or_much_or_reaches_a_python_object(
     assert figures.tried == count
     assert figures.compiled > count / 5, "most texts are refused at once; the generator tests little"
     assert figures.valued > count / 20, "hardly any expression has a value; the generator tests little"
+
+
+@pytest.mark.parametrize("source", [source for source in SEEDS if "event" in source or "input" in source])
+def test_with_every_step_that_an_expression_may_have_it_takes_no_more_and_stays_small(source: str) -> None:
+    given = names(MOST_STEPS)
+    tracemalloc.start()
+    try:
+        with suppress(ExpressionError):
+            compile_expression(source).evaluate(given)
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert given[METER].used <= MOST_AT_ONCE
+    assert used < 10 * BYTES
 
 
 def test_the_traps_notice_what_they_are_there_for(audit: Callable[..., Any]) -> None:
