@@ -68,6 +68,8 @@ class Control(BaseModel):
     """Who says so. An injected message without it is nobody's words after something from outside was read."""
     reason: str = Field(default="", max_length=2_000)
     """Why."""
+    cause: str = Field(default="", max_length=100)
+    """With ``resume``: only the steps that are halted, or wait, for this cause go on."""
     text: str = Field(default="", max_length=20_000)
     """With ``inject``: the message for the model."""
     ref: str = Field(default="", pattern="^([0-9a-f]{64})?$")

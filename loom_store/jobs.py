@@ -13,6 +13,10 @@ from loom_store.tables import entries, jobs, sessions
 
 _BY_NAME = select(jobs).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(jobs).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+_STUCK = _LIST.where(
+    jobs.c.ended_at.is_(None),
+    or_(*(column.is_not(None) & column.not_in(("null", "[]")) for column in (jobs.c.halted, jobs.c.waiting))),
+)
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
@@ -166,6 +170,10 @@ class Jobs(Scope):
         """List jobs, the newest first."""
         query = _LIST if status is None else _LIST.where(jobs.c.status == status)
         return [_shown(row) for row in self._execute(query.limit(limit))]
+
+    def stuck_jobs(self) -> list[dict[str, Any]]:
+        """List the jobs with steps that are halted, or wait for the end of an outage, the newest first."""
+        return [_shown(row) for row in self._execute(_STUCK)]
 
     def jobs_below(self, job: str, limit: int = 200) -> list[dict[str, Any]]:
         """List the child jobs of a job and theirs, the oldest first."""

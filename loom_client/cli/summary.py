@@ -13,7 +13,7 @@ from loom_client.effects import told_effects
 from loom_client.graph_job import is_graph
 from loom_client.settings import Settings
 from loom_client.why import reason
-from loom_client.why_facts import Facts, gather
+from loom_client.why_facts import Facts, gather, halted_steps
 from loom_dsl.errors import ConfigurationError
 from loom_store.rows import Entry
 from loom_store.store import Store
@@ -45,7 +45,8 @@ async def _facts(store: Store, settings: Settings, row: dict[str, Any]) -> Facts
         async with asyncio.timeout(4 * CONNECT_SECONDS):
             client = await temporal(there, store)
     except (ConfigurationError, TimeoutError):
-        return Facts(row, server=False, address=there.address)
+        halted = await store.read(lambda tx: halted_steps(tx, row))
+        return Facts(row, server=False, address=there.address, halted=halted, outages=row["waiting"] or ())
     return await gather(Loom(client, store, there), row["job"]) or Facts(row)
 
 
@@ -72,7 +73,7 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
 
 def _child(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     """What is told of a job below another one: where it stands, and what it asks."""
-    told = {key: row[key] for key in ("job", "agent", "status", "state", "created_at", "ended_at")}
+    told = {key: row[key] for key in ("job", "agent", "status", "state", "created_at", "ended_at", "halted")}
     asks = [] if row["ended_at"] else tx.approvals(status="pending", job=row["job"])
     return {**told, "error": (row["result"] or {}).get("error"), "approvals": asks}
 
