@@ -1,6 +1,7 @@
 """Calls that outlast the server: what only asks or waits goes on when the server is back."""
 
 import asyncio
+import contextlib
 import functools
 import logging
 import threading
@@ -112,6 +113,19 @@ async def lasting(client: Client, call: Callable[[], Awaitable[Result]], within:
             patience.begins()
             return await call()
     raise AssertionError("unreachable")
+
+
+async def tell_of_server(client: Client) -> None:
+    """Tell of each outage of the server, until this is cancelled: for a worker, whose own calls the SDK makes."""
+
+    async def look() -> None:
+        request = DescribeNamespaceRequest(namespace=client.namespace)
+        await client.workflow_service.describe_namespace(request, timeout=timedelta(seconds=PROBE_SECONDS))
+
+    while True:
+        with contextlib.suppress(RPCError):
+            await lasting(client, look)
+        await asyncio.sleep(LONGEST_PAUSE)
 
 
 class _Patience:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError
 
 from loom_client.dev_server import DevServer
 from loom_client.entry import AgentRunner
 from loom_client.lasting import lasting
+from loom_client.server_errors import is_away
 from tests.cli.conftest import LOOM
 from tests.durability.conftest import House, Opener
 from tests.durability.test_worker_killed import calling
@@ -173,6 +175,7 @@ async def test_what_is_sent_while_the_server_is_away_keeps_its_limit(house: Open
 
     own_server.kill()
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(Exception, match="connect|transport"):
+        with pytest.raises(RPCError) as refused:
             await lasting(opened.loom.client, describe, within=1.0)
+    assert is_away(refused.value)
     assert tries
