@@ -12,6 +12,7 @@ from loom_client.graph_job import GraphJob
 from loom_client.graph_plan import plan_of
 from loom_client.graph_submission import GraphSubmission, write_graph_down
 from loom_client.job import Job, JobHandle
+from loom_client.lasting import SENT_SECONDS, lasting
 from loom_client.launching import check_free, launch
 from loom_client.lost import settle_lost
 from loom_client.pollers import pollers
@@ -296,7 +297,7 @@ class Loom:
 
     async def has_worker(self) -> bool:
         """Whether a worker has asked lately for work of this store's jobs."""
-        return bool(await pollers(self.client, self.queue))
+        return bool(await lasting(self.client, lambda: pollers(self.client, self.queue), SENT_SECONDS))
 
     async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
         """Write an agent's job down, and start it."""

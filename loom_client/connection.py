@@ -6,13 +6,14 @@ from typing import Any
 
 import temporalio.service
 from temporalio.client import Client
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, stop_never, wait_exponential
 
 from activities.plan_claim import data_converter
-from loom_client.access import access_of, explain, is_final
+from loom_client.access import Access, access_of, explain, is_final
 from loom_client.client import Loom
+from loom_client.lasting import outages_of, quiet_runtime
 from loom_client.settings import Settings
-from loom_dsl.errors import ConfigurationError
+from loom_dsl.errors import ConfigurationError, ServerAway
 from loom_store.store import Store
 
 _FAILURES = (RuntimeError, temporalio.service.RPCError)
@@ -36,32 +37,65 @@ async def connect(settings: Settings | None = None, **overrides: Any) -> AsyncIt
         yield Loom(await temporal(chosen, store), store, chosen)
 
 
-async def temporal(settings: Settings, store: Store) -> Client:
+async def temporal(settings: Settings, store: Store, *, patient: bool = False) -> Client:
     """Connect to the Temporal server, trying for a few seconds.
+
+    Args:
+        settings: Where it is.
+        store: Keeps what is too large for it.
+        patient: Try until it answers, and tell of it; `connect_seconds` counts only where somebody has set it.
 
     Raises:
         ConfigurationError: No server answers, it cannot be trusted or does not let us in, or it has no such namespace.
+        ServerAway: None answered although this is `patient`, in the time that was set.
     """
-    access = access_of(settings)
+    access, outages = access_of(settings), outages_of(settings.address)
+    endless = patient and "connect_seconds" not in settings.model_fields_set
+
+    def goes_on(error: BaseException) -> bool:
+        again = isinstance(error, _FAILURES) and not is_final(error)
+        if again and patient:
+            outages.begins()
+        return again
+
     try:
         async for attempt in AsyncRetrying(
-            stop=stop_after_delay(settings.connect_seconds),
+            stop=stop_never if endless else stop_after_delay(settings.connect_seconds),
             wait=wait_exponential(multiplier=0.1, max=1),
-            retry=retry_if_exception(lambda error: isinstance(error, _FAILURES) and not is_final(error)),
+            retry=retry_if_exception(goes_on),
             reraise=True,
         ):
             with attempt:
-                client = await Client.connect(
-                    settings.address,
-                    namespace=settings.namespace,
-                    data_converter=data_converter(store),
-                    tls=access.tls,
-                    api_key=access.api_key,
-                )
+                client = await _connected(settings, store, access)
     except _FAILURES as error:
-        raise ConfigurationError(explain(settings, error)) from None
+        away = patient and not is_final(error)
+        raise (ServerAway if away else ConfigurationError)(explain(settings, error)) from None
+    outages.ends()
+    return client
+
+
+async def _connected(settings: Settings, store: Store, access: Access) -> Client:
+    client = await Client.connect(
+        settings.address,
+        namespace=settings.namespace,
+        data_converter=data_converter(store),
+        tls=access.tls,
+        api_key=access.api_key,
+        runtime=quiet_runtime(),
+    )
     await _check_namespace(client, settings)
     return client
+
+
+async def offline(settings: Settings, store: Store) -> Client:
+    """Give a client that asks no server as long as nobody asks it: for what the store alone knows."""
+    return await Client.connect(
+        settings.address,
+        namespace=settings.namespace,
+        data_converter=data_converter(store),
+        lazy=True,
+        runtime=quiet_runtime(),
+    )
 
 
 async def _check_namespace(client: Client, settings: Settings) -> None:

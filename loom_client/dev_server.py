@@ -123,6 +123,7 @@ class DevServer:
         """
         if self.running:
             return self
+        await self.stop()  # what is left of one that died
         if self._binary is None:
             self._binary = await asyncio.to_thread(find_temporal)
         for attempt in range(1, _PORT_ATTEMPTS + 1):

@@ -12,6 +12,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, W
 from temporalio.service import RPCError
 
 from loom_client.edits import check_edit
+from loom_client.lasting import SENT_SECONDS, lasting
 from loom_client.lost import why_refused
 from loom_client.outcome import JobGone as JobGone
 from loom_client.outcome import NoAnswer as NoAnswer
@@ -99,9 +100,12 @@ class JobHandle(WatchedJob):
         """Stop at the next safe point; a model call in flight finishes, deadlines run on."""
         return await self._control("pause", by=by, reason=reason)
 
-    async def resume(self, by: str = "") -> dict[str, str]:
-        """Go on after a pause."""
-        return await self._control("resume", by=by)
+    async def resume(self, by: str = "", *, cause: str = "") -> dict[str, str]:
+        """Go on after a pause, with the steps that are halted, and at once with those that wait for an outage's end.
+
+        With `cause` only the steps go on that stopped for it, such as ``auth``.
+        """
+        return await self._control("resume", by=by, cause=cause)
 
     async def abort(self, by: str = "", reason: str = "") -> dict[str, str]:
         """End the job. What runs is cancelled, what is open in the conversation is settled.
@@ -201,8 +205,8 @@ class JobHandle(WatchedJob):
         return None
 
     async def _signal(self, signal: str, payload: dict[str, Any]) -> None:
-        try:
-            await self.handle.signal(signal, payload)
+        try:  # what is sent has an id, so that a second try of ours counts once
+            await lasting(self._client, lambda: self.handle.signal(signal, payload), SENT_SECONDS)
         except RPCError as error:
             raise await self._refused(error) from None
 

@@ -10,6 +10,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from loom_client.graph_submission import GraphSubmission
+from loom_client.lasting import SENT_SECONDS, lasting
 from loom_client.lost import is_running, settle_lost
 from loom_client.server_errors import is_away, is_missing
 from loom_client.submission import Submission, Written
@@ -41,7 +42,8 @@ async def launch(
         envelope["key"] = secrets.token_hex(16)  # by which it knows reports of jobs below it
     if start.steps:
         envelope["steps"] = start.steps
-    try:
+
+    async def begin() -> None:
         await client.start_workflow(
             WORKFLOW,
             args=[envelope, PlanText(start.plan.text)],
@@ -51,6 +53,9 @@ async def launch(
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
         )
+
+    try:
+        await lasting(client, begin, SENT_SECONDS)  # an id begins once: the second try finds what the first began
     except WorkflowAlreadyStartedError:
         await _join(client, store, start, written)
     except RPCError as error:
@@ -65,7 +70,7 @@ async def check_free(client: Client, name: str) -> None:
         UserError: The server does not answer.
     """
     try:
-        described = await client.get_workflow_handle(name).describe()
+        described = await lasting(client, client.get_workflow_handle(name).describe, SENT_SECONDS)
     except RPCError as error:
         if is_missing(error):
             return
@@ -75,7 +80,10 @@ async def check_free(client: Client, name: str) -> None:
 
 async def _join(client: Client, store: Store, start: Starting, written: Written) -> None:
     """Go on with the job that runs under this id, if it is this very one."""
-    described = await client.get_workflow_handle(start.job).describe()
+    try:
+        described = await lasting(client, client.get_workflow_handle(start.job).describe, SENT_SECONDS)
+    except RPCError as error:
+        raise _not_taken(error) from None
     if (await described.memo()).get(ORIGIN) == written.origin:
         if is_running(described):
             return

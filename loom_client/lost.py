@@ -10,6 +10,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExec
 from temporalio.service import RPCError
 
 from loom_client.doubt import LOST, in_doubt, is_starting
+from loom_client.lasting import lasting
 from loom_client.pollers import pollers
 from loom_client.server_errors import is_missing, refusal
 from loom_client.serving_workers import workers_of
@@ -27,14 +28,23 @@ def is_running(described: WorkflowExecutionDescription) -> bool:
     return described.status in _OPEN
 
 
-async def has_closed(client: Client, job: str) -> bool:
-    """Whether the server knows a job and says that it has ended; one that it does not know may be another server's."""
+async def has_closed(client: Client, job: str, within: float | None = 0.0) -> bool:
+    """Whether the server knows a job and says that it has ended; one that it does not know may be another server's.
+
+    Args:
+        client: Of the server.
+        job: The job.
+        within: Seconds for which a server that is away is waited for; None: without an end.
+
+    Raises:
+        LoomError: The server does not say.
+    """
     try:
-        return not is_running(await client.get_workflow_handle(job).describe())
+        return not is_running(await lasting(client, client.get_workflow_handle(job).describe, within))
     except RPCError as error:
         if is_missing(error):
             return False
-        raise
+        raise refusal(job, error) from None
 
 
 async def why_refused(client: Client, store: Store, job: str, error: RPCError) -> LoomError | None:

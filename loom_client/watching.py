@@ -8,9 +8,10 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from loom_client.lasting import lasting
 from loom_client.lost import is_running
 from loom_client.outcome import NoAnswer
-from loom_client.server_errors import is_away, is_missing, is_unanswered, refusal
+from loom_client.server_errors import is_missing, is_unanswered, refusal
 from loom_dsl.events import Event, EventType, decode
 from loom_store.store import Store
 
@@ -18,8 +19,8 @@ POLL_SECONDS = 0.05
 LONGEST_POLL = 0.5
 CHECK_SECONDS = 5.0
 """How often a watcher asks the server whether a silent job is still open."""
-AWAY_SECONDS = 120.0
-"""How long a server may be away until nobody waits for it any more; a restart takes seconds."""
+LOOK_SECONDS = 3.0
+"""How long it waits for the server's answer to that."""
 FINAL_STATES = ("completed", "failed", "aborted")
 
 
@@ -78,7 +79,7 @@ class WatchedJob:
         """
         try:
             async with asyncio.timeout(self._answer_seconds):
-                answer: dict[str, Any] = await self.handle.query("loom.status")
+                answer: dict[str, Any] = await lasting(self._client, lambda: self.handle.query("loom.status"))
         except (TimeoutError, WorkflowQueryFailedError):
             raise self._no_answer() from None
         except RPCError as error:
@@ -86,24 +87,16 @@ class WatchedJob:
         return answer
 
     async def _end(self) -> Any:
-        """Wait for the end, and give what the workflow returned.
+        """Wait for the end, however often the server is away, and give what the workflow returned.
 
         Raises:
             WorkflowFailureError: It failed.
             NotFoundError: The server does not know the job.
         """
-        away = asked = time.monotonic()
-        while True:
-            try:
-                return await self.handle.result()
-            except RPCError as error:
-                now = time.monotonic()
-                if now - asked > CHECK_SECONDS * 3:  # it answered in between: the client itself tries for ten seconds
-                    away = now
-                if not is_away(error) or now - away > AWAY_SECONDS:
-                    raise refusal(self.id, error) from None
-                await asyncio.sleep(LONGEST_POLL)
-                asked = time.monotonic()
+        try:
+            return await lasting(self._client, self.handle.result)
+        except RPCError as error:
+            raise refusal(self.id, error) from None
 
     async def _read_events(self, after: int) -> list[tuple[int, dict[str, Any]]]:
         return await self._store.read(
@@ -113,7 +106,10 @@ class WatchedJob:
     async def _is_open(self) -> bool:
         for _ in range(3):  # a server that starts again may not know it for a moment
             try:
-                return is_running(await self.handle.describe())
+                async with asyncio.timeout(LOOK_SECONDS):  # what the store has by then is not kept back for longer
+                    return is_running(await self.handle.describe())
+            except TimeoutError:
+                return True
             except RPCError as error:
                 if not is_missing(error):
                     return True

@@ -6,6 +6,7 @@ from typing import Any
 
 from loom_client.client import Loom
 from loom_client.render.approvals import how_to_approve
+from loom_client.render.halts import halted_texts, waiting_text
 from loom_client.render.text import clock, moment_of, one_line, place, plural
 from loom_client.settings import worker_command
 from loom_client.why_facts import Facts, Pending, gather
@@ -18,12 +19,13 @@ SLOW_STEP = 3.0
 """Seconds after which work that no worker has taken is worth telling; taking it is a matter of milliseconds."""
 
 
-def reason(facts: Facts, now: float) -> str:
+def reason(facts: Facts, now: float, *, steady: bool = False) -> str:
     """Say in one line why the job is where it is.
 
     Args:
         facts: What is known.
         now: Seconds since 1970.
+        steady: Leave out what changes while nothing happens.
     """
     row = facts.row
     if row.get("ended_at"):
@@ -32,6 +34,9 @@ def reason(facts: Facts, now: float) -> str:
         return f"it was ended on the server ({facts.closed}), outside Loom"
     if not facts.server:
         return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
+    if facts.halted:
+        busy = _busy(facts, now)
+        return halted_texts(facts.halted, str(row["job"]), now) + (f"; meanwhile {busy}" if busy else "")
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
     start = f"start one with `{facts.command or worker_command(facts.queue)}`"
@@ -39,6 +44,9 @@ def reason(facts: Facts, now: float) -> str:
     nobody = nobody if facts.worker is False else ""
     if facts.approvals:
         return _approval(facts.approvals, str(row["job"]), now) + (f"; and {nobody}" if nobody else "")
+    if facts.outages:
+        told = waiting_text(facts.outages[0], now, steady=steady)
+        return told + (f"; and {nobody}" if nobody else "")
     return nobody or _work(facts, now)
 
 
@@ -51,17 +59,19 @@ def wanted(facts: Facts, now: float) -> str:
     """
     if facts.row.get("ended_at") or facts.closed or not facts.server:
         return ""
-    line = reason(facts, now)
+    line = reason(facts, now, steady=True)
+    if facts.halted or facts.outages:
+        return line
     if facts.approvals and not facts.row.get("paused_by"):
         first = facts.approvals[0]
         return f"{line}; decide with `{how_to_approve(first['job'], first['id'], first.get('choices', ()))}`"
-    return line if facts.row.get("paused_by") or any("event" in wait for wait in facts.waits) else ""
+    return line if facts.row.get("paused_by") or any("event" in wait for wait in facts.waits or ()) else ""
 
 
 async def why(loom: Loom, job: str) -> str:
     """Say in one line why a job is where it is; empty when the store does not know it, and when it has ended."""
     facts = await gather(loom, job)
-    return reason(facts, time.time()) if facts and not facts.row["ended_at"] else ""
+    return reason(facts, time.time(), steady=True) if facts and not facts.row["ended_at"] else ""
 
 
 def _work(facts: Facts, now: float) -> str:
@@ -82,9 +92,38 @@ def _work(facts: Facts, now: float) -> str:
     running = next((p for p in facts.pending if p.since is not None), None)
     if running is not None:
         return _running(running, facts.tools, now)
-    told = [_wait(wait, facts.row["job"], now) for wait in facts.waits[:MOST_WAITS]]
-    more = f"; and {len(facts.waits) - MOST_WAITS} more" if len(facts.waits) > MOST_WAITS else ""
+    waits = facts.waits or ()
+    told = [_wait(wait, facts.row["job"], now) for wait in waits[:MOST_WAITS]]
+    more = f"; and {len(waits) - MOST_WAITS} more" if len(waits) > MOST_WAITS else ""
     return "; ".join(told) + more if told else _phrase(facts.row.get("state"))
+
+
+def _busy(facts: Facts, now: float) -> str:
+    """What goes on beside the steps that are halted."""
+    running = next((p for p in facts.pending if p.since is not None), None)
+    if running is not None:
+        return _running(running, facts.tools, now)
+    return waiting_text(facts.outages[0], now, steady=True) if facts.outages else ""
+
+
+def stands_still(facts: Facts, now: float) -> bool:
+    """Whether a job has steps that wait for a person, and nothing else of it goes on by itself.
+
+    Its child jobs are not looked into: what waits for one is taken to stand as still as that one does.
+
+    Args:
+        facts: What is known.
+        now: Seconds since 1970.
+    """
+    if facts.row.get("ended_at") or facts.closed or not facts.server or not facts.halted:
+        return False
+    if facts.pending or facts.step is not None or facts.outages or facts.waits is None:
+        return False
+    expired = {step.get("approval") for step in facts.halted}
+    timed = (asked for asked in facts.approvals if asked["id"] not in expired and asked.get("expires_at"))
+    return not any("until" in wait for wait in facts.waits) and not any(
+        moment_of(asked["expires_at"]) > now for asked in timed
+    )
 
 
 def _wait(wait: Mapping[str, Any], job: str, now: float) -> str:
@@ -117,12 +156,16 @@ def _untaken(pending: Pending, command: str, now: float) -> str:
 
 
 def _retry(pending: Pending, now: float) -> str:
+    late = {"activity StartToClose timeout": "over its timeout", "activity Heartbeat timeout": "its worker was lost"}
+    failure = late.get(pending.failure, one_line(pending.failure, 160))
+    if not pending.most and pending.first is not None:
+        tries = f"{plural(pending.attempt - 1, 'try', 'tries')} since {clock(pending.first, now)}"
+        kind = _KINDS.get(pending.activity, pending.activity)
+        return f"{kind}: no worker could finish this step: {tries}" + (f"; last: {failure}" if failure else "")
     left = (pending.next_at or now) - now
     # No countdown: who watches without a terminal is told a reason once, until it is another one.
     when = f"at {clock(pending.next_at or now, now)}" if left > 0 else "now"
     most = f" of {pending.most - 1}" if pending.most else ""
-    late = {"activity StartToClose timeout": "over its timeout", "activity Heartbeat timeout": "its worker was lost"}
-    failure = late.get(pending.failure, one_line(pending.failure, 160))
     because = f": {failure}" if failure else ""
     return f"{_KINDS.get(pending.activity, pending.activity)} retry {pending.attempt - 1}{most} {when}{because}"
 

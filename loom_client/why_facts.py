@@ -34,6 +34,7 @@ class Pending:
         attempt: From 1.
         most: Attempts in all, 0 for no limit.
         since: When this attempt was taken by a worker, in seconds since 1970; None while it waits for one.
+        first: When the first attempt was due.
         next_at: When the attempt is due, if it waits for its time.
         failure: What the attempt before said.
     """
@@ -44,6 +45,7 @@ class Pending:
     since: float | None = None
     next_at: float | None = None
     failure: str = ""
+    first: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ class Facts:
         step: The workflow task that it waits for: the worker's thinking between activities.
         queue: The task queue.
         address: The server's address.
-        waits: What the tokens of a graph wait for, as the job says.
+        waits: What the tokens of a graph wait for, as the job says; None when it did not say.
+        halted: Its steps that wait for a person, and those of its child jobs, which have `job` with the job's id.
+        outages: Its steps that wait for the end of an outage.
         store: The store's id.
         workers: Those that serve the job's queue, as they told of themselves.
         lacks: Modules of the job's tools that none of them has; empty where other workers ask for its work, too.
@@ -80,7 +84,9 @@ class Facts:
     step: Pending | None = None
     queue: str = ""
     address: str = ""
-    waits: Sequence[Mapping[str, Any]] = ()
+    waits: Sequence[Mapping[str, Any]] | None = ()
+    halted: Sequence[Mapping[str, Any]] = ()
+    outages: Sequence[Mapping[str, Any]] = ()
     command: str = ""
     store: str = ""
     workers: Sequence[Mapping[str, Any]] = ()
@@ -95,6 +101,7 @@ async def gather(loom: Loom, job: str) -> Facts | None:
     known: dict[str, Any] = {"missing": lacks, "queue": loom.settings.task_queue, "address": loom.settings.address}
     if row["ended_at"]:
         return Facts(row, **known)
+    known |= {"halted": await loom.store.read(lambda tx: halted_steps(tx, row)), "outages": row.get("waiting") or ()}
     known["command"] = await loom.store.read(lambda tx: start_worker(tx, row, loom.settings.task_queue))
     known["store"] = loom.store.id
     serving = await loom.store.read(lambda tx: workers_of(tx, row["namespace"], row["task_queue"]))
@@ -116,19 +123,28 @@ async def gather(loom: Loom, job: str) -> Facts | None:
     if described.raw_description.HasField("pending_workflow_task"):
         known["step"] = _step(described.raw_description.pending_workflow_task)
     known["pending"] = [_pending(raw) for raw in described.raw_description.pending_activities]
-    if known["worker"] and not known["pending"] and not approvals and row.get("state") == RunState.RUNNING:
+    wanted = known["halted"] or (not approvals and row.get("state") == RunState.RUNNING)
+    if known["worker"] and not known["pending"] and wanted:
         known["waits"] = await _waits(loom, job)
+    elif known["halted"]:
+        known["waits"] = None
     return Facts(row, approvals, tools, **known)
 
 
-async def _waits(loom: Loom, job: str) -> Sequence[Mapping[str, Any]]:
-    """Ask a graph's job what its tokens wait for; nothing when it does not answer at once."""
+async def _waits(loom: Loom, job: str) -> Sequence[Mapping[str, Any]] | None:
+    """Ask a graph's job what its tokens wait for; None when it does not answer at once."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             waits: Sequence[Mapping[str, Any]] = (await loom.graph_job(job).status()).get("waits", ())
     except (TimeoutError, LoomError):
-        return ()
+        return None
     return waits
+
+
+def halted_steps(tx: Transaction, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the steps of a job that wait for a person, and those of its child jobs, with `job`."""
+    below = [(child["job"], child["halted"]) for child in tx.jobs_below(row["job"]) if not child["ended_at"]]
+    return [*(row.get("halted") or ()), *({**step, "job": job} for job, steps in below for step in steps or ())]
 
 
 def _stored(tx: Transaction, job: str) -> tuple[dict[str, Any] | None, list[dict[str, Any]], list[str], str]:
@@ -161,6 +177,7 @@ def _pending(raw: Any) -> Pending:
         since=raw.last_started_time.ToNanoseconds() / 1e9 if started else None,
         next_at=due.ToNanoseconds() / 1e9,
         failure=raw.last_failure.message,
+        first=raw.scheduled_time.ToNanoseconds() / 1e9,
     )
 
 

@@ -436,3 +436,19 @@ class WrongStore(StoreError):
     """This worker has another store than the job was started with."""
 
     code = "wrong_store"
+
+
+class ServerAway(LoomError):
+    """The Temporal server cannot be reached, or did not answer in time."""
+
+    code = "server_away"
+    retryable = True
+    outage = True
+    exit_code = 4
+
+
+class JobHalted(LoomError):
+    """The job waits for a person, and nothing of it goes on by itself."""
+
+    code = "job_halted"
+    exit_code = 3

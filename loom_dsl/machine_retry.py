@@ -147,7 +147,8 @@ def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds:
     record["next"] = machine.state.last + _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
     told = {key: record[key] for key in ("cause", "message", "since")}
     count = record["tries"] + record.get("outages", 0)
-    machine.emit("waiting", at=token.at, **told, next_at=round(record["next"], 3), tries=count)
+    other = {} if "outage" in record else {"outage": False}
+    machine.emit("waiting", at=token.at, **told, next_at=round(record["next"], 3), tries=count, **other)
     record["told"] = True
     retried(machine, token, attempt=record["attempts"] + 1, code=record["cause"], message=record["message"])
     wake_up(machine, token)
@@ -164,7 +165,7 @@ def _spread(name: str, seconds: float) -> float:
 def _halt(machine: "Machine", token: Token, record: dict[str, Any], action: str) -> None:
     token.status = HALTED
     record["since"] = machine.state.last
-    record["action"] = f"{action or 'put right what is wrong'}, then `loom resume {machine.job}`"
+    record["action"] = action or "put right what is wrong"
     record["told"] = True
     told = {key: record[key] for key in ("cause", "message", "action")}
     machine.emit("halted", at=token.at, **told, since=record["since"])
@@ -264,6 +265,7 @@ def backing_off(machine: "Machine") -> list[dict[str, Any]]:
             **{name: token.data["retry"][name] for name in ("cause", "message", "since")},
             "next_at": token.data["retry"]["next"],
             "tries": token.data["retry"]["tries"] + token.data["retry"].get("outages", 0),
+            **({} if "outage" in token.data["retry"] else {"outage": False}),
         }
         for token in waiting
     ]

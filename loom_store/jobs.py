@@ -15,6 +15,10 @@ _COLUMNS: Final = tuple(column for column in jobs.c if column.name != "failed_at
 """All but what is large, and which only a fork wants."""
 _BY_NAME = select(*_COLUMNS).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(*_COLUMNS).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+_STUCK = _LIST.where(
+    jobs.c.ended_at.is_(None),
+    or_(*(column.is_not(None) & column.not_in(("null", "[]")) for column in (jobs.c.halted, jobs.c.waiting))),
+)
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
@@ -174,6 +178,10 @@ class Jobs(Scope):
         """List jobs, the newest first."""
         query = _LIST if status is None else _LIST.where(jobs.c.status == status)
         return [_shown(row) for row in self._execute(query.limit(limit))]
+
+    def stuck_jobs(self) -> list[dict[str, Any]]:
+        """List the jobs with steps that are halted, or wait for the end of an outage, the newest first."""
+        return [_shown(row) for row in self._execute(_STUCK)]
 
     def jobs_below(self, job: str, limit: int = 200) -> list[dict[str, Any]]:
         """List the child jobs of a job and theirs, the oldest first."""

@@ -2,23 +2,30 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from loom_client import guardian
-from loom_client.cli.failures import MISTAKE, say
+from loom_client.cli.failures import MISTAKE, UNCLEAR, say
 from loom_client.cli.options import named_by
 from loom_client.dev_server import DevServer
 from loom_client.settings import Settings, without_access
+from loom_dsl.errors import ConfigurationError
 
 SHORT_LIFE = 5.0
 """A worker that gives up sooner than this, in seconds, has no chance the next time either."""
+MOST_DEATHS = 5
+DEATHS_SECONDS = 60.0
+"""A server that ended so often within so long is not started once more."""
+PAUSE_SECONDS = 1.0
 KILLED = 128
 """From this exit status on it was a signal that ended a process, not the process itself."""
 _POLL_SECONDS = 0.1
@@ -54,7 +61,10 @@ class WorkerOptions:
 
 
 async def develop(server: DevServer, settings: Settings, options: WorkerOptions | None) -> int:
-    """Run until SIGINT, SIGTERM, the end of the server, or a worker that cannot work; the exit status."""
+    """Run until SIGINT, SIGTERM, a server or a worker that cannot work; the exit status.
+
+    A server that dies is started again on its database; its worker goes on meanwhile.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -93,17 +103,21 @@ def _print_addresses(server: DevServer, settings: Settings) -> None:
 
 
 async def _watch(server: DevServer, settings: Settings, options: WorkerOptions | None, stop: asyncio.Event) -> int:
-    """Keep a worker running until the end."""
+    """Keep the server and a worker running until the end."""
+    reviver = _Reviver(server, stop)
     while True:
         begun = time.monotonic()
         async with _child(options.command(settings, server.address) if options else None) as child:
-            ended = await _end_of(server, child, stop)
+            ended = await _end_of(reviver, child, stop)
         if ended is None:
             say("stopping")
             return 0
-        if not server.running:
-            say(f"error: the Temporal server ended; its output is in {server.log}")
-            return 1
+        if reviver.gave_up:
+            say(f"error: {reviver.gave_up}; its output is in {server.log}")
+            return UNCLEAR
+        if reviver.revived_since(begun):  # it may have ended for want of a server
+            say(f"the worker ended with status {ended}; starting it again")
+            continue
         gave_up = ended < KILLED and time.monotonic() - begun < SHORT_LIFE
         if ended == MISTAKE or gave_up:
             say(f"error: the worker ended with status {ended}; see the line above")
@@ -111,13 +125,58 @@ async def _watch(server: DevServer, settings: Settings, options: WorkerOptions |
         say(f"the worker ended with status {ended}; starting it again")
 
 
-async def _end_of(server: DevServer, child: "subprocess.Popen[bytes] | None", stop: asyncio.Event) -> int | None:
+class _Reviver:
+    """Starts a server again that has died, unless it dies again and again.
+
+    Attributes:
+        gave_up: Why it does not any more; empty while it does.
+    """
+
+    def __init__(self, server: DevServer, stop: asyncio.Event) -> None:
+        self._server, self._stop = server, stop
+        self._deaths: deque[float] = deque(maxlen=MOST_DEATHS)
+        self._last = -math.inf
+        self.gave_up = ""
+
+    def revived_since(self, moment: float) -> bool:
+        """Whether the server has died since a moment of the monotonic clock."""
+        return self._last > moment
+
+    async def revive(self) -> None:
+        """See to it that the server runs; `gave_up` says why it does not."""
+        while not (self._server.running or self.gave_up or self._stop.is_set()):
+            now = self._last = time.monotonic()
+            self._deaths.append(now)
+            if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATHS_SECONDS:
+                self.gave_up = self.gave_up or f"the Temporal server ended {MOST_DEATHS} times within a minute"
+                return
+            say("the Temporal server ended; starting it again on its database, jobs go on where they were")
+            await self._start()
+
+    async def _start(self) -> None:
+        starting = asyncio.create_task(self._server.start())
+        if await _first(starting, self._stop):
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        try:
+            starting.result()
+        except ConfigurationError as error:
+            say(f"it did not start: {error.message}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), PAUSE_SECONDS)
+        else:
+            say(f"the Temporal server answers again at {self._server.address}")
+
+
+async def _end_of(reviver: _Reviver, child: "subprocess.Popen[bytes] | None", stop: asyncio.Event) -> int | None:
     """Wait until something ends: the worker's status, or None when all is to be stopped."""
     while not stop.is_set():
+        await reviver.revive()
+        if reviver.gave_up:
+            return 1
         if child is not None and child.poll() is not None:
             return child.returncode
-        if not server.running:
-            return 1
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _POLL_SECONDS)
     return None

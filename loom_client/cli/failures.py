@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, MISTAKE, HALTED, UNCLEAR, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Of commands that follow a job FAILED is said of the job alone: what they could not find out is UNCLEAR."""
 BROKEN_PIPE = 141
 """What a shell reports of a program that wrote into a closed pipe."""
 
@@ -36,6 +37,16 @@ def guarded(command: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P
     return run
 
 
+def following(command: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P, None]:
+    """Do as `guarded` does for a command that follows a job: what fails without the job is UNCLEAR, never FAILED."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        raise SystemExit(outcome(lambda: asyncio.run(command(*args, **kwargs)), UNCLEAR))
+
+    return run
+
+
 def guarded_plain(command: Callable[P, int | None]) -> Callable[P, None]:
     """Do as `guarded` does for a plain function."""
 
@@ -46,8 +57,13 @@ def guarded_plain(command: Callable[P, int | None]) -> Callable[P, None]:
     return run
 
 
-def outcome(work: Callable[[], int | None]) -> int:
-    """Do the work of a command; the exit status."""
+def outcome(work: Callable[[], int | None], failure: int = FAILED) -> int:
+    """Do the work of a command; the exit status.
+
+    Args:
+        work: Does it.
+        failure: The status where an error has none that tells more.
+    """
     try:
         return work() or DONE
     except KeyboardInterrupt:
@@ -56,7 +72,8 @@ def outcome(work: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         return leave_quietly()
     except Exception as error:
-        return _failure(error)
+        code = _failure(error)
+        return failure if code == FAILED and not _is_of_job(error) else code
 
 
 def leave_quietly(descriptor: int = 1) -> int:
@@ -99,7 +116,22 @@ def _failure(error: Exception) -> int:
         message = revealed(error.message) if isinstance(error, ConflictError) else error.message
         say(visible(f"error: {message}"))
         return error.exit_code
+    if isinstance(error, _rpc_error()):
+        say(visible(f"error: the Temporal server does not do it: {error}"))
+        return UNCLEAR
     hint = "" if debug else "; LOOM_DEBUG=1 shows where"
     text = " ".join(str(error).split())[:500]
     say(visible(f"error: {type(error).__name__}: {text}{hint}"))
-    return FAILED
+    return UNCLEAR
+
+
+def _is_of_job(error: Exception) -> bool:
+    """Whether it says how the job ended."""
+    outcomes = sys.modules.get("loom_client.outcome")
+    return outcomes is not None and isinstance(error, outcomes.JobGone)
+
+
+def _rpc_error() -> type[BaseException] | tuple[()]:
+    """Give the SDK's error, if the SDK is loaded at all: most commands are quick without it."""
+    service = sys.modules.get("temporalio.service")
+    return service.RPCError if service is not None else ()

@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from temporalio.service import RPCError
+
 from loom_client.client import Loom
 from loom_client.going_on import check_known
 from loom_client.graph_job import is_graph, is_graph_job
-from loom_client.outcome import with_final_message, with_whole_answer
+from loom_client.halting import unless_halted
+from loom_client.outcome import JobGone, with_final_message, with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
-from loom_dsl.errors import NotFoundError
+from loom_client.why_facts import ANSWER_SECONDS
+from loom_dsl.errors import JobHalted, NotFoundError, ServerAway
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import GraphResult, RunResult
 from loom_store.store import Store
@@ -38,6 +42,9 @@ class Watcher(Protocol):
     def end(self, result: Ended, seconds: float | None = None) -> None:
         """Take the end."""
 
+    def interrupt(self) -> None:
+        """Leave off, because something else is to be said."""
+
 
 class JsonLines:
     """Prints one JSON object a line for each event, and one of the type ``result`` at the end."""
@@ -55,6 +62,9 @@ class JsonLines:
     def end(self, result: Ended, seconds: float | None = None) -> None:
         """Print the result."""
         print(json.dumps({"type": "result", "job": self._job, "result": result.model_dump(mode="json")}), flush=True)
+
+    def interrupt(self) -> None:
+        """Do nothing: every line is ended."""
 
 
 @dataclass
@@ -116,7 +126,17 @@ class Follower:
 
         Raises:
             JobGone: It was ended outside Loom.
+            JobHalted: It waits for a person, and nothing of it goes on by itself.
         """
+        if self.job["ended_at"]:
+            return await self._run(after)
+        try:
+            return await unless_halted(self.loom, str(self.job["job"]), self._run(after))
+        except JobHalted:
+            self.watcher.interrupt()
+            raise
+
+    async def _run(self, after: int) -> Ended:
         pump = asyncio.create_task(self._pump(after))
         try:
             async for event in self._events():
@@ -195,7 +215,8 @@ class Follower:
     async def _pump(self, after: int) -> None:
         """Move the events into the queue: a generator must not be cancelled while it waits for one."""
         try:
-            async for event in self.loom.job(str(self.job["job"])).events(after):
+            job = self.loom.job(str(self.job["job"]))
+            async for event in job.events(after, follow=not self.job["ended_at"]):
                 self._queue.put_nowait(event)
         except Exception as error:
             self._queue.put_nowait(error)
@@ -212,6 +233,8 @@ async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
     """
     row = await loom.store.read(lambda tx: tx.job(job))
     result = stored_result(row)
+    if result is None and row is not None and row["ended_at"]:
+        result = await _left(loom, row)
     if result is None:
         await loom.store.read(lambda tx: check_known(tx, job))
         of_graph = row is not None and await is_graph_job(loom.store, row)
@@ -230,6 +253,19 @@ async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
         ended = moment_of(row["ended_at"]) if row["ended_at"] else time.time()
         seconds = max(0.0, ended - moment_of(row["created_at"]))
     return await whole(loom.store, job, result), seconds
+
+
+async def _left(loom: Loom, row: Mapping[str, Any]) -> Ended:
+    """Give how a job ended of which the store knows only that it did: as the server tells, if it answers at once.
+
+    Raises:
+        JobGone: It was ended outside Loom.
+    """
+    name = str(row["job"])
+    with contextlib.suppress(TimeoutError, RPCError, RuntimeError, ServerAway, NotFoundError):
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await (loom.graph_job(name) if await is_graph_job(loom.store, row) else loom.job(name)).result()
+    raise JobGone(f"job {name} was ended outside Loom, and left no result")
 
 
 async def whole(store: Store, job: str, result: Ended) -> Ended:

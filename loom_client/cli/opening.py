@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from loom_client.cli.failures import say
+from loom_client.doubt import LOST
 from loom_client.settings import Settings
 from loom_dsl.errors import ConflictError, NotFoundError
 from loom_store.faults import tell_bus_errors
@@ -18,12 +20,13 @@ CONNECT_SECONDS, SERVER_SECONDS = 1.0, 4.0
 
 
 @asynccontextmanager
-async def opened(settings: Settings, *, create: bool = False) -> "AsyncIterator[Loom]":
+async def opened(settings: Settings, *, create: bool = False, patient: bool = False) -> "AsyncIterator[Loom]":
     """Connect to the store and to the server.
 
     Args:
         settings: Where they are.
         create: Make the store when there is none.
+        patient: Wait for a server that does not answer, as whoever waits for a job does.
 
     Raises:
         ConfigurationError: No server answers, or the namespace does not exist there.
@@ -31,10 +34,37 @@ async def opened(settings: Settings, *, create: bool = False) -> "AsyncIterator[
     """
     from loom_client.client import Loom  # only here: lists need the store alone, and are quick without the rest
     from loom_client.connection import temporal
+    from loom_client.lasting import tell_outages
 
+    tell_outages(say)
     with Store.open(settings.store_path(), create=create) as store:
         tell_bus_errors(store.path)
-        yield Loom(await temporal(settings, store), store, settings)
+        yield Loom(await temporal(settings, store, patient=patient), store, settings)
+
+
+@asynccontextmanager
+async def opened_for(settings: Settings, job: str) -> "AsyncIterator[tuple[Loom, dict[str, Any]]]":
+    """Open what it takes to follow a job: of one that has ended, the store alone; else a server that may yet come.
+
+    Args:
+        settings: Where they are.
+        job: The job's id.
+
+    Raises:
+        NotFoundError: There is no such job.
+        ConfigurationError: The server does not let us in, or the namespace does not exist there.
+        LoomError: The store cannot be used.
+    """
+    with existing_store(settings) as store:
+        row = await find_job(store, job)
+        if row["ended_at"] and row["status"] != LOST:
+            from loom_client.client import Loom
+            from loom_client.connection import offline
+
+            yield Loom(await offline(settings, store), store, settings), row
+            return
+    async with opened(settings, patient=True) as loom:
+        yield loom, row
 
 
 def existing_store(settings: Settings) -> Store:

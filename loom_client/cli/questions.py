@@ -42,11 +42,9 @@ def _is_lost(tx: "Transaction", job: str) -> bool:
 
 async def _settle(store: "Store", settings: "Settings", jobs: list[str]) -> bool:
     """Settle the jobs that have ended on the server; whether there were any."""
-    from temporalio.service import RPCError
-
     from loom_client.connection import temporal
     from loom_client.lost import has_closed, settle_lost
-    from loom_dsl.errors import ConfigurationError
+    from loom_dsl.errors import LoomError
 
     there = settings.model_copy(update={"connect_seconds": min(settings.connect_seconds, 1.0)})
     try:
@@ -55,7 +53,7 @@ async def _settle(store: "Store", settings: "Settings", jobs: list[str]) -> bool
             closed = await asyncio.gather(*(has_closed(client, job) for job in jobs))
             gone = [job for job, ended in zip(jobs, closed, strict=True) if ended]
             return any([await settle_lost(client, store, job) for job in gone])
-    except (ConfigurationError, RPCError, TimeoutError):
+    except (LoomError, TimeoutError):
         return False
 
 

@@ -1,16 +1,17 @@
 """``loom run``, ``fork``, ``watch``, ``result`` and ``wait``."""
 
+import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_client.cli.failures import DONE, FAILED, guarded, say, tell_on_interrupt
+from loom_client.cli.failures import DONE, FAILED, UNCLEAR, following, say, tell_on_interrupt
 from loom_client.cli.options import (
     Address,
     InputFile,
@@ -50,7 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command("wait", help="The same as `loom result`.")(result)
 
 
-@guarded
+@following
 async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     agent: Annotated[Path, typer.Argument(help="The agent's file, or a graph's.", metavar="FILE.yaml")],
     task: Annotated[
@@ -108,7 +109,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
         return await _begun(loom, name, detach=detach, as_json=as_json, states=states, ask=not no_input)
 
 
-@guarded
+@following
 @placed
 async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     job: JobName,
@@ -162,7 +163,7 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
         return await _begun(loom, name, detach=detach, as_json=as_json, states=states, ask=not no_input)
 
 
-@guarded
+@following
 async def watch(
     job: JobName,
     offset: Annotated[int, typer.Option("--from", min=0, help="Show only events after this offset.")] = 0,
@@ -174,16 +175,22 @@ async def watch(
     store: StorePath = None,
 ) -> int:
     """Show a job."""
-    from loom_client.cli.opening import opened
+    from loom_client.cli.opening import opened_for
 
     tell_on_interrupt(f"the job goes on; see it again with `loom watch {job}`")
-    async with opened(settings_of(address, namespace, task_queue, store)) as loom:
+    async with opened_for(settings_of(address, namespace, task_queue, store), job) as (loom, _):
         return await _follow(loom, job, after=offset, as_json=as_json, states=states, ask=False)
 
 
-@guarded
+@following
 async def result(
     job: JobName,
+    within: Annotated[
+        str,
+        typer.Option(
+            "--timeout", help="Give up after so long, such as 10m, with exit code 4; the job goes on.", metavar="TIME"
+        ),
+    ] = "",
     as_json: Json = False,
     address: Address = None,
     namespace: Namespace = None,
@@ -191,33 +198,61 @@ async def result(
     store: StorePath = None,
 ) -> int:
     """Wait for a job and print its answer."""
-    from loom_client.cli.follow import final_result, stored_result, whole
-    from loom_client.cli.opening import existing_store, find_job, opened
-    from loom_client.cli.starting import announce_worker
-    from loom_client.cli.waits import tell_how_to_go_on, telling_the_lost, telling_waits
-    from loom_client.lost import has_closed, reconcile
+    from loom_client.cli.opening import existing_store, find_job, opened_for
+    from loom_client.cli.waits import tell_how_to_go_on
+    from loom_dsl.errors import JobHalted
 
     settings = settings_of(address, namespace, task_queue, store)
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
-        found = stored_result(row)
-        if found is not None:  # it has ended: no server is needed to say how
-            status = _print_result(job, await whole(opened_store, job, found), as_json)
-            if not as_json:
-                await tell_how_to_go_on(opened_store, job, found)
-            return status
-    async with opened(settings.model_copy(update={"task_queue": row["task_queue"]})) as loom:
-        await reconcile(loom.client, loom.store, [row])
-        if not row["ended_at"] and not await has_closed(loom.client, job):
-            await announce_worker(loom, job)
-        waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)
-        async with waits, telling_the_lost(loom, job):
-            ended, _ = await final_result(loom, job)
-        status = _print_result(job, ended, as_json)
-        if not as_json:
-            await tell_how_to_go_on(loom.store, job, ended)
-        return status
+    try:
+        async with asyncio.timeout(_seconds_of(within)):
+            async with opened_for(settings.model_copy(update={"task_queue": row["task_queue"]}), job) as (loom, _):
+                ended = await _end_of(loom, row, as_json)
+                status = _print_result(job, ended, as_json)
+                if not as_json:
+                    await tell_how_to_go_on(loom.store, job, ended)
+                return status
+    except TimeoutError:
+        say(f"job {job} has not ended within {within}, as far as is known here; see it with `loom show {job}`")
+        return UNCLEAR
+    except JobHalted as halted:
+        if as_json:
+            print(json.dumps({"job": job, "status": "halted", "error": halted.message}))
+        raise
+
+
+async def _end_of(loom: "Loom", row: Mapping[str, Any], as_json: bool) -> "Ended":
+    """Wait for the end of a job, and tell meanwhile what keeps it waiting."""
+    from loom_client.cli.follow import final_result
+    from loom_client.cli.starting import announce_worker
+    from loom_client.cli.waits import telling_the_lost, telling_waits
+    from loom_client.doubt import LOST
+    from loom_client.halting import unless_halted
+    from loom_client.lost import has_closed, reconcile
+
+    job = str(row["job"])
+    if row["ended_at"] and row["status"] != LOST:
+        return (await final_result(loom, job))[0]
+    await reconcile(loom.client, loom.store, [row])
+    if not await has_closed(loom.client, job, None):
+        await announce_worker(loom, job)
+    waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)
+    async with waits, telling_the_lost(loom, job):
+        return (await unless_halted(loom, job, final_result(loom, job)))[0]
+
+
+def _seconds_of(text: str) -> float | None:
+    from loom_dsl.duration import parse_duration
+    from loom_dsl.errors import UserError
+
+    if not text:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UserError(f"--timeout {text}: {error}") from None
 
 
 async def _begun(loom: "Loom", name: str, *, detach: bool, as_json: bool, states: bool, ask: bool) -> int:

@@ -129,6 +129,8 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
 async def _serve(settings: "Settings", options: "WorkerOptions", max_activities: int) -> None:
     import asyncio
 
+    from temporalio.runtime import Runtime
+
     from activities.allowed_secrets import AllowedSecrets
     from activities.mcp.servers import Servers
     from activities.metrics import exporting
@@ -136,6 +138,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from loom_client.access import access_of
     from loom_client.cli.changes import tell_of_changes
     from loom_client.cli.opening import opened
+    from loom_client.lasting import quiet_runtime, tell_of_server
     from worker import serve
 
     _check_options(options)
@@ -147,11 +150,12 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     keys = keys_of(options.keys, os.environ, named_by("--approver-keys", options.keys))
     if os.getcwd() not in sys.path:  # after Loom's own modules are loaded, so that no file here takes their place
         sys.path.insert(0, os.getcwd())
-    async with opened(settings, create=True):
-        pass  # waits for the server, and says clearly what is wrong with it or with the store
+    Runtime.set_default(quiet_runtime(), error_if_already_set=False)
+    async with opened(settings, create=True) as loom:
+        client = loom.client  # the server answers; what is wrong with it or with the store was said clearly
     access = access_of(settings)
     own = f", tools {', '.join(tools)}" if tools else ""
-    telling = asyncio.create_task(tell_of_changes(tools))
+    telling = [asyncio.create_task(tell_of_changes(tools)), asyncio.create_task(tell_of_server(client))]
     try:
         await serve(
             address=settings.address,
@@ -175,7 +179,8 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             tell=say,
         )
     finally:
-        telling.cancel()
+        for task in telling:
+            task.cancel()
     say("worker stopped")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from temporalio.service import RPCError
+
 from loom_client.cli.failures import say, say_findings, tell_on_interrupt
 from loom_client.client import Loom
 from loom_client.needs import start_worker
@@ -188,7 +190,10 @@ def told_of_other(error: JobExists, job: str) -> JobExists:
 
 async def announce_worker(loom: Loom, job: str) -> None:
     """Say at once when nobody takes the work; the job waits for a worker."""
-    if await loom.has_worker():
+    try:
+        if await loom.has_worker():
+            return
+    except RPCError:  # whoever goes on to wait for the job is told of a server that is away
         return
     queue = loom.settings.task_queue
     row = await loom.store.read(lambda tx: tx.job(job))

@@ -2,16 +2,18 @@
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_client.cli.failures import DONE, guarded, say
+from loom_client.cli.failures import DONE, UNCLEAR, guarded, say
 from loom_client.cli.options import By, JobName, Json, Place, placed, settings_of, user_name
 
 if TYPE_CHECKING:
+    from loom_client.client import Loom
     from loom_client.job import Job
+    from loom_client.settings import Settings
     from loom_dsl.roles import Right
 
 Reason = Annotated[str, typer.Option(help="Why; it is kept with the job.")]
@@ -20,7 +22,7 @@ Reason = Annotated[str, typer.Option(help="Why; it is kept with the job.")]
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("pause", help="Stop a job at its next safe point.")(pause)
-    app.command("resume", help="Let a paused job go on.")(resume)
+    app.command("resume", help="Let a paused or halted job go on, or try again at once what waits for a model.")(resume)
     app.command("abort", help="End a job now; what runs is cancelled.")(abort)
     app.command("inject", help="Send a message to the agent of a running job.")(inject)
 
@@ -44,15 +46,71 @@ async def pause(
 @guarded
 @placed
 async def resume(
-    job: JobName,
+    job: Annotated[str | None, typer.Argument(help="The job's id.", metavar="[JOB]")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All jobs of the store that are halted, or wait for the end of an outage.")
+    ] = False,
+    cause: Annotated[
+        str, typer.Option(help="Only what is halted, or waits, for this cause, such as model_unavailable.")
+    ] = "",
     by: By = "",
     as_json: Json = False,
     *,
     place: Place,
 ) -> int:
     """Resume."""
+    from loom_dsl.errors import UserError
+
     who = _allowed(by, "pause")
-    return await _steer(place, job, lambda j: j.resume(who), f"job {job} goes on", as_json)
+    if every is (job is not None):
+        raise UserError("name a job, or write --all for every job that is halted")
+    if job is None:
+        return await _resume_all(settings_of(*place), who, cause, as_json)
+    return await _steer(place, job, lambda j: j.resume(who, cause=cause), f"job {job} goes on", as_json)
+
+
+async def _resume_all(settings: "Settings", who: str, cause: str, as_json: bool) -> int:
+    """Resume every job that stands still; one that does not take it keeps none of the others from going on."""
+    from loom_client.cli.opening import existing_store, opened
+
+    with existing_store(settings) as store:
+        rows = await store.read(lambda tx: tx.stuck_jobs())
+    steps = {row["job"]: [*(row["halted"] or ()), *(row["waiting"] or ())] for row in rows}
+    meant = [row for row in rows if not cause or any(step["cause"] == cause for step in steps[row["job"]])]
+    if not meant:
+        what = f" for the cause {cause}" if cause else ""
+        say(f"no job is halted{what}, and none waits for the end of an outage")
+        return DONE
+    async with opened(settings) as loom:
+        taken = [await _resume_one(loom, row, who, cause, as_json) for row in meant]
+    return DONE if all(taken) else UNCLEAR
+
+
+async def _resume_one(loom: "Loom", row: "Mapping[str, Any]", who: str, cause: str, as_json: bool) -> bool:
+    """Resume one of several jobs, and tell in a line how it took it; whether it did."""
+    from temporalio.service import RPCError
+
+    from loom_client.render.text import visible
+    from loom_dsl.errors import LoomError, NotFoundError
+
+    name = row["job"]
+    try:
+        if row["namespace"] != loom.client.namespace:
+            raise NotFoundError(f"it is in the namespace {row['namespace']}; resume it with --namespace")
+        said = await loom.job(name).resume(who, cause=cause)
+    except (LoomError, RPCError) as error:
+        problem = getattr(error, "message", str(error))
+        if as_json:
+            print(json.dumps({"job": name, "verdict": "failed", "message": problem}), flush=True)
+        else:
+            print(visible(f"job {name} was not resumed: {problem}"), flush=True)
+        return False
+    if as_json:
+        print(json.dumps({"job": name, **said}), flush=True)
+    else:
+        unsure = said["verdict"] == "unconfirmed"
+        print(f"job {name}: {said['message']}" if unsure else f"job {name} goes on", flush=True)
+    return True
 
 
 @guarded

@@ -17,7 +17,7 @@ from loom_client.kept_outputs import kept_outputs
 from loom_client.lost import reconcile
 from loom_client.settings import Settings
 from loom_client.why import reason
-from loom_client.why_facts import Facts, gather
+from loom_client.why_facts import Facts, gather, halted_steps
 from loom_dsl.errors import ConfigurationError
 from loom_store.rows import Entry
 from loom_store.store import Store
@@ -52,7 +52,8 @@ async def _facts(store: Store, settings: Settings, row: dict[str, Any]) -> Facts
             client = await temporal(there, store)
             await reconcile(client, store, [row])
     except (ConfigurationError, TimeoutError):
-        return Facts(row, server=False, address=there.address)
+        halted = await store.read(lambda tx: halted_steps(tx, row))
+        return Facts(row, server=False, address=there.address, halted=halted, outages=row["waiting"] or ())
     return await gather(Loom(client, store, there), row["job"]) or Facts(row)
 
 
@@ -81,7 +82,7 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
 
 def _child(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
     """What is told of a job below another one: where it stands, and what it asks."""
-    told = {key: row[key] for key in ("job", "agent", "status", "state", "created_at", "ended_at")}
+    told = {key: row[key] for key in ("job", "agent", "status", "state", "created_at", "ended_at", "halted")}
     asks = [] if row["ended_at"] else tx.approvals(status="pending", job=row["job"])
     return {**told, "error": (row["result"] or {}).get("error"), "approvals": asks}
 

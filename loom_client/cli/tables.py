@@ -37,7 +37,7 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     lines = [
         (
             row["job"],
-            f"{row['status']} (paused)" if row["paused_by"] and not row["ended_at"] else row["status"],
+            row["status"] if row["ended_at"] else f"{row['status']}{_kept(row)}",
             row["agent"],
             clock(row["created_at"], now),
             duration((moment_of(row["ended_at"]) if row["ended_at"] else now) - moment_of(row["created_at"])),
@@ -46,6 +46,14 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows
     ]
     _table(paper, ("JOB", "STATUS", "AGENT", "STARTED", "TIME", "TASK"), lines)
+
+
+def _kept(row: Mapping[str, Any]) -> str:
+    """Say in a word what keeps a job from going on."""
+    for name, word in (("halted", "halted"), ("paused_by", "paused"), ("waiting", "waits")):
+        if row.get(name):
+            return f" ({word})"
+    return ""
 
 
 def show_table(heads: Sequence[str], lines: Sequence[Sequence[str]], empty: str) -> None:
@@ -80,6 +88,8 @@ def show_job(summary: Mapping[str, Any]) -> None:
     paper.line(f"{summary['job']}  {summary['status']}", f"bold {colour}".strip())
     for name, text in _facts(summary, now):
         paper.line(f"  {name:<10} {one_line(text, 600)}", hang=11)
+    _listed(paper, "halted", ("STEP", "CAUSE", "SINCE", "WHAT"), _halted(summary, now))
+    _listed(paper, "waits", ("STEP", "CAUSE", "SINCE", "TRIES", "AGAIN", "WHAT"), _outages(summary, now))
     _listed(paper, "todo", ("STATUS", "WHAT"), [(item["status"], item["text"]) for item in summary["todo"]])
     _listed(paper, "effects", ("TURN", "TOOL", "STATUS", "BEGUN", "NOTE"), _effects(summary["effects"], now))
     _listed(paper, "remembered", ("FOR", "WHAT", "ASKED BY", "CALL"), _remembered(summary["approvals"]))
@@ -187,6 +197,40 @@ def _taken_back(result: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     return [(place(row["node"]), row["outcome"], one_line(row.get("message", ""), 300)) for row in rows]
 
 
+def _halted(row: Mapping[str, Any], now: float) -> list[tuple[str, ...]]:
+    """What each halted step waits for, and what a person is to do."""
+    if row["ended_at"]:
+        return []
+    return [
+        (place(str(step["at"])), step["cause"], _clock(step, "since", now), _told(step)) for step in row["halted"] or ()
+    ]
+
+
+def _outages(row: Mapping[str, Any], now: float) -> list[tuple[str, ...]]:
+    if row["ended_at"]:
+        return []
+    return [
+        (
+            place(str(step["at"])),
+            step["cause"],
+            _clock(step, "since", now),
+            str(step.get("tries", "")),
+            _clock(step, "next_at", now),
+            one_line(str(step.get("message") or ""), 300),
+        )
+        for step in row["waiting"] or ()
+    ]
+
+
+def _clock(step: Mapping[str, Any], name: str, now: float) -> str:
+    return "" if step.get(name) is None else clock(step[name], now)
+
+
+def _told(step: Mapping[str, Any]) -> str:
+    said = (one_line(str(step.get(name) or ""), 300).removesuffix(".") for name in ("message", "action"))
+    return "; ".join(filter(None, said))
+
+
 def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, ...]]:
     return [
         (
@@ -234,7 +278,7 @@ def _children(rows: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, 
     lines: list[tuple[str, ...]] = []
     for row in rows:
         span = (moment_of(row["ended_at"]) if row["ended_at"] else now) - moment_of(row["created_at"])
-        status = "waits for approval" if row["approvals"] else row["status"]
+        status = "halted" if row.get("halted") else "waits for approval" if row["approvals"] else row["status"]
         error = f"  {row['error']['code']}: {row['error']['message']}" if row["error"] else ""
         lines.append((row["job"], status, duration(span), row["agent"] + error))
     return lines

@@ -51,6 +51,8 @@ async def _tell(loom: Loom, job: str) -> None:
     while True:
         await asyncio.sleep(IDLE_SECONDS)
         facts = await gather(loom, job)
+        if facts is not None and not facts.server:
+            continue  # that is told once for all who wait for it, and changes nothing of what is wanted
         told = wanted(facts, time.time()) if facts is not None else ""
         if told not in ("", said):
             say(f"job {job} waits: {told}")

@@ -73,6 +73,10 @@ class Scene:
         """Show the end."""
         self.timeline.end(result, seconds)
 
+    def interrupt(self) -> None:
+        """End what is open, so that something else may be said."""
+        self.timeline.interrupt()
+
     async def close(self) -> None:
         """Wait for what is under way, or stop it when the demo is being stopped."""
         for act in self._acts:

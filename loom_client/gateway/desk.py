@@ -24,6 +24,7 @@ from loom_store.transaction import Transaction
 LARGEST_SHOWN = 64 * 1024
 """Characters of the preview that are shown."""
 _JOB = ("job", "agent", "task", "status", "state", "session", "created_at", "ended_at", "paused_by", "result")
+_STANDS = ("halted", "waiting")
 
 
 class Desk:
@@ -246,7 +247,7 @@ def _was_used(row: Mapping[str, Any], link: links.Link) -> bool:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in _JOB}
+    return {key: row[key] for key in (*_JOB, *_STANDS)}
 
 
 def _with_content(tx: Transaction, name: str) -> dict[str, Any] | None:

@@ -22,10 +22,13 @@ _APPROVAL = {
     "details": {"type": "object", "description": "risk, rule, layer, asked_by, unanswered, rules, deciders, changes"},
     **dict.fromkeys(("expires_at", "choice", "by", "at", "message"), _TEXT_OR_NONE),
 }
+_STEPS_OR_NONE = {"type": ["array", "null"], "items": {"type": "object"}}
 _JOB = {
     **dict.fromkeys(("job", "agent", "task", "status", "state", "session", "created_at"), _TEXT),
     **dict.fromkeys(("ended_at", "paused_by"), _TEXT_OR_NONE),
     "result": {**_OBJECT_OR_NONE, "description": "How it ended: status, answer or result, error, usage."},
+    "halted": {**_STEPS_OR_NONE, "description": "The steps that wait for a person: at, cause, message, action, since."},
+    "waiting": {**_STEPS_OR_NONE, "description": "Those that wait out an outage: at, cause, message, since, next_at."},
 }
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Answer": _object({"verdict": {"enum": ["recorded", "already_done", "unconfirmed"]}, "message": _TEXT}),

@@ -38,7 +38,7 @@ async def world(performance: "Performance", case: ScenarioCase) -> None:
         elif not one.at:
             op = next(each.op for each in steering if each.op == one.what)
             job = performance.loom.graph_job(performance.job)
-            await {"abort": job.abort, "pause": job.pause, "resume": job.resume}[op]()
+            await (job.resume() if op == "resume" else {"abort": job.abort, "pause": job.pause}[op]())
         elif one.at in performance.order and one.what == performance.verdicts[one.at]:
             await _until(lambda at=one.at: _has_ended(performance, at))  # type: ignore[misc]
         elif " by " in one.what:

@@ -7,10 +7,21 @@ from typing import Any
 from loom_client.render.approvals import FOLLOWING, approval_lines, changed_line, decided_line
 from loom_client.render.calls import ToolCall, short_arguments
 from loom_client.render.flow import Flow
+from loom_client.render.halts import halted_text, waiting_line
 from loom_client.render.node_texts import NodeTexts
 from loom_client.render.nodes import NodeLines
 from loom_client.render.paper import Paper
-from loom_client.render.text import compressed_line, duration, one_line, plural, result_text, size, usage_line, visible
+from loom_client.render.text import (
+    compressed_line,
+    duration,
+    one_line,
+    place,
+    plural,
+    result_text,
+    size,
+    usage_line,
+    visible,
+)
 from loom_dsl.events import Event, EventType
 from loom_dsl.run import GraphResult, RunResult
 
@@ -64,6 +75,9 @@ class Timeline:
             EventType.APPROVAL_DECIDED: self._decided,
             EventType.STATE: self._state,
             EventType.CONTROL: self._control,
+            EventType.HALTED: self._halted,
+            EventType.RESUMED: self._resumed,
+            EventType.WAITING: self._waits,
             EventType.WARNING: self._warning,
             EventType.ERROR: self._error,
             EventType.MAX_ITERATIONS_REACHED: self._iterations,
@@ -261,6 +275,18 @@ class Timeline:
         by = f" by {one_line(str(data['by']), 80)}" if data.get("by") else ""
         reason = f": {one_line(str(data['reason']), 200)}" if data.get("reason") else ""
         self._line(f"{self._dot} {words.get(op, one_line(op, 40))}{by}{reason}", "yellow")
+
+    def _halted(self, event: Event) -> None:
+        self._line(f"! {halted_text(event.data, event.job, self._now())}", "bold yellow")
+
+    def _resumed(self, event: Event) -> None:
+        at, by = place(str(event.data.get("at") or "")), event.data.get("by")
+        cause = f" ({one_line(str(event.data['cause']), 80)})" if event.data.get("cause") else ""
+        who = f" by {one_line(str(by), 80)}" if by else ""
+        self._line(f"{self._dot} {one_line(at, 80) or 'the halted step'} goes on{who}{cause}", "yellow")
+
+    def _waits(self, event: Event) -> None:
+        self._line(f"{self._dot} {waiting_line(event.data, self._now())}", "yellow")
 
     def _warning(self, event: Event) -> None:
         self._line(f"! {one_line(str(event.data.get('message', '')), 300)}", "yellow")

@@ -1,5 +1,6 @@
 """The commands that stay: the development server with its worker, and the scripted model."""
 
+import contextlib
 import json
 import os
 import signal
@@ -91,6 +92,57 @@ def test_dev_serves_a_job_with_a_users_tool_restarts_its_worker_and_ends_clean(a
         assert running.process.wait(PATIENCE) == 0, running.said()
         assert not psutil.wait_procs(children, timeout=PATIENCE)[1]
         assert "worker stopped\n" in running.said()
+
+
+def servers(running: Dev) -> list[psutil.Process]:
+    """The processes of the Temporal server itself, without their guardians."""
+    found = []
+    for child in running.children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+            found += [child] if "server" in child.cmdline()[1:3] else []
+    return found
+
+
+def test_dev_starts_a_server_that_was_killed_again_and_keeps_its_worker(alone: House) -> None:
+    with dev(alone, "--tools", "my_tools") as running:
+        running.wait(lambda: "worker ready: queue loom" in running.said())
+        address = next(line.split()[2] for line in running.said().splitlines() if line.startswith("Temporal server"))
+        agent = alone.agent("asking", tools=["my_tools:fine"], permissions={"ask": ["fine"]})
+        begun = alone.loom("run", agent, "x", "--detach", LOOM_ADDRESS=address)
+        assert begun.code == 0, begun
+        job = begun.out.strip()
+        (asked,) = alone.pending(job)
+        (worker,) = running.workers()
+        (server,) = servers(running)
+        server.kill()
+        running.wait(lambda: f"the Temporal server answers again at {address}" in running.said())
+        assert running.said().count("the Temporal server ended; starting it again on its database") == 1
+        assert alone.loom("approve", job, asked["id"], LOOM_ADDRESS=address).code == 0
+        ended = alone.loom("wait", job, LOOM_ADDRESS=address)
+        assert (ended.code, "It said HELLO" in ended.out) == (0, True), ended
+        assert running.workers() == [worker]
+        assert running.said().count("does not answer; waiting for it") <= 1  # it may be back before that is looked at
+        assert "gRPC call" not in running.said()
+        assert running.said().count("worker ready") == 1
+
+
+def test_dev_gives_up_on_a_server_that_dies_again_and_again_and_says_why(alone: House) -> None:
+    with dev(alone, "--no-worker") as running:
+        running.wait(lambda: "Loom's store" in running.said())
+        begun, deaths = time.monotonic(), 0
+        killed: set[int] = set()
+        while running.process.poll() is None and time.monotonic() - begun < PATIENCE:
+            for server in servers(running):
+                if server.pid not in killed:
+                    killed.add(server.pid)
+                    deaths += 1
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        server.kill()
+            time.sleep(0.02)
+        if time.monotonic() - begun < 60:  # else a slow machine has started it over more than a minute
+            assert running.process.wait(PATIENCE) == 4
+            assert "error: the Temporal server ended 5 times within a minute; its output is in " in running.said()
+            assert deaths >= 4
 
 
 def test_dev_that_is_killed_leaves_nothing_behind(alone: House) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from loom_client.cli.worker_log import OneLine
 from loom_client.render.text import clock
-from loom_client.why import reason, wanted
+from loom_client.why import reason, stands_still, wanted
 from loom_client.why_facts import Facts, Pending
 
 NOW = 1_000_000.0
@@ -18,6 +18,15 @@ ROW |= {"ended_at": None, "paused_by": None}
 APPROVAL = {"id": "ap_1", "tool": "write_file", "created_at": NOW - 60, "expires_at": None}
 SINCE = clock(NOW - 60, NOW)
 NOBODY = "no worker serves this job's store (id 0ff9e13a26e2)"
+HALTED = {"at": "review#1/model#1", "cause": "auth", "message": "127.0.0.1:9 says 401.", "since": NOW - 60}
+HALTED |= {"action": "set OPENAI_API_KEY at the worker"}
+TOLD = (
+    f"halted at review/model since {SINCE}: 127.0.0.1:9 says 401; "
+    "set OPENAI_API_KEY at the worker, then `loom resume job-1`"
+)
+OUTAGE = {"at": "model#1", "cause": "model_unavailable", "message": "127.0.0.1:9 refused the connection."}
+OUTAGE |= {"since": NOW - 240, "next_at": NOW + 60, "tries": 6}
+LOST = Pending("loom.tool.execute", 8, 0, None, NOW + 20, "activity Heartbeat timeout", NOW - 60)
 
 
 def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
@@ -35,9 +44,37 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
             "the Temporal server at 127.0.0.1:7233 does not answer; start it with `loom dev`",
         ),
         (
-            facts(row={"paused_by": "an expired approval"}, approvals=[APPROVAL]),
+            facts(halted=[{**HALTED, "approval": "ap_1"}], approvals=[APPROVAL]),
             "halted: nobody decided ap_1 in time; decide it with `loom approve job-1 ap_1` or `loom reject`, "
             "or have it asked anew with `loom resume job-1`",
+        ),
+        (facts(halted=[HALTED]), TOLD),
+        (facts(halted=[HALTED], row={"paused_by": "ann"}), TOLD),
+        (
+            facts(halted=[{**HALTED, "job": "job-1.kid", "action": ""}]),
+            f"halted at review/model in job job-1.kid since {SINCE}: 127.0.0.1:9 says 401; "
+            "go on with `loom resume job-1.kid`",
+        ),
+        (
+            facts(halted=[HALTED], pending=[Pending("loom.model.call", 1, 0, NOW - 60)]),
+            f"{TOLD}; meanwhile the model is answering since {SINCE}",
+        ),
+        (
+            facts(outages=[OUTAGE]),
+            "waits for the model: 127.0.0.1:9 refused the connection for 4 min; tries again in 1 min",
+        ),
+        (
+            facts(outages=[{**OUTAGE, "next_at": NOW - 1}], worker=False),
+            "waits for the model: 127.0.0.1:9 refused the connection for 4 min; tries again now; "
+            "and no worker on the queue loom; start one with `loom worker`",
+        ),
+        (
+            facts(worker=True, pending=[LOST]),
+            f"tool: no worker could finish this step: 7 tries since {SINCE}; last: its worker was lost",
+        ),
+        (
+            facts(worker=True, pending=[replace(LOST, attempt=2, failure="")]),
+            f"tool: no worker could finish this step: 1 try since {SINCE}",
         ),
         (facts(row={"paused_by": "ann\x1b"}), "paused by ann\\x1b; go on with `loom resume job-1`"),
         (facts(approvals=[APPROVAL]), f"approval ap_1 (write_file) since {SINCE}"),
@@ -128,6 +165,11 @@ ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
             "gate waits for the event paid: `loom event job-1 paid`",
         ),
         (facts(worker=True, waits=[{"at": "gate", "until": NOW + 60}]), ""),
+        (facts(halted=[HALTED]), TOLD),
+        (
+            facts(outages=[OUTAGE]),
+            f"waits for the model: 127.0.0.1:9 refused the connection since {clock(NOW - 240, NOW)}",
+        ),
         (facts(approvals=[ASKED], server=False), ""),
         (facts(approvals=[ASKED], closed="terminated"), ""),
         (facts(row={"ended_at": "2026-01-01T00:00:00Z", "status": "aborted"}), ""),
@@ -135,6 +177,36 @@ ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
 )
 def test_what_a_person_has_to_do_is_told_and_nothing_where_nobody_has_to(known: Facts, expected: str) -> None:
     assert wanted(known, NOW) == expected
+
+
+QUIET = facts(worker=True, halted=[HALTED])
+
+
+@pytest.mark.parametrize(
+    ("known", "still"),
+    [
+        (QUIET, True),
+        (replace(QUIET, halted=[]), False),
+        (replace(QUIET, server=False), False),
+        (replace(QUIET, row={**ROW, "ended_at": "2026-01-01T00:00:00Z"}), False),
+        (replace(QUIET, pending=[Pending("loom.model.call")]), False),
+        (replace(QUIET, step=Pending("")), False),
+        (replace(QUIET, outages=[OUTAGE]), False),
+        (replace(QUIET, waits=None), False),
+        (replace(QUIET, waits=[{"at": "pause", "until": NOW + 60}]), False),
+        (replace(QUIET, waits=[{"at": "gate", "event": "paid", "key": None}]), True),
+        (replace(QUIET, approvals=[APPROVAL]), True),
+        (replace(QUIET, approvals=[{**APPROVAL, "expires_at": NOW + 60}]), False),
+        (
+            replace(QUIET, approvals=[{**APPROVAL, "expires_at": NOW + 60}], halted=[{**HALTED, "approval": "ap_1"}]),
+            True,
+        ),
+    ],
+)
+def test_a_job_stands_still_when_it_is_halted_and_nothing_else_of_it_goes_on_by_itself(
+    known: Facts, still: bool
+) -> None:
+    assert stands_still(known, NOW) is still
 
 
 def test_a_worker_logs_one_line_without_a_traceback() -> None:

@@ -1,0 +1,72 @@
+"""Waiting for a job that may be halted: whoever waits is told instead of waiting for what only a person can end."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from loom_client.client import Loom
+from loom_client.render.halts import halted_texts
+from loom_client.why import stands_still
+from loom_client.why_facts import Facts, gather, halted_steps
+from loom_dsl.errors import JobHalted, LoomError
+
+LOOK_SECONDS = 2.0
+MOST_DEEP = 20
+"""So many levels of child jobs are looked into."""
+Result = TypeVar("Result")
+
+
+async def unless_halted(loom: Loom, job: str, work: Awaitable[Result]) -> Result:
+    """Wait for something of a job that follows its end; not when the job is halted and only a person helps.
+
+    Raises:
+        JobHalted: It is; says why, what to do, and how the job goes on then.
+    """
+    waiting = asyncio.ensure_future(work)
+    looking = asyncio.create_task(_until_halted(loom, job))
+    try:
+        await asyncio.wait({waiting, looking}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise _halted(job, await looking)
+        return await waiting
+    finally:
+        for task in (waiting, looking):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _until_halted(loom: Loom, job: str) -> Facts:
+    """Wait until a job stands still at two looks in a row: what one of them sees may be about to go on."""
+    seen = 0
+    while True:
+        facts = None
+        with contextlib.suppress(LoomError):  # a look that fails is none
+            facts = await _still(loom, job) if await _has_halted(loom, job) else None
+        seen = seen + 1 if facts is not None else 0
+        if facts is not None and seen > 1:
+            return facts
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _has_halted(loom: Loom, job: str) -> bool:
+    row = await loom.store.read(lambda tx: tx.job(job))
+    return row is not None and bool(await loom.store.read(lambda tx: halted_steps(tx, row)))
+
+
+async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:
+    """Give what is known of a job that stands still, and of which every child job does that it waits for."""
+    facts = await gather(loom, job)
+    if facts is None or not stands_still(facts, time.time()):
+        return None
+    for wait in facts.waits or ():
+        child = wait.get("child")
+        if child is not None and (depth > MOST_DEEP or await _still(loom, str(child), depth + 1) is None):
+            return None
+    return facts
+
+
+def _halted(job: str, facts: Facts) -> JobHalted:
+    return JobHalted(f"job {job} is {halted_texts(facts.halted, job, time.time())}")

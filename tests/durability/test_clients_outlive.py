@@ -1,0 +1,181 @@
+"""Whoever only waits or asks goes on when a killed server is back: in one process and in many, and told in one line."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError
+
+from loom_client.dev_server import DevServer
+from loom_client.entry import AgentRunner
+from loom_client.lasting import lasting
+from loom_client.server_errors import is_away
+from tests.cli.conftest import LOOM
+from tests.durability.conftest import House, Opener
+from tests.durability.test_worker_killed import calling
+from tests.support.external import BEGUN, HOLD, lines
+from tests.support.waiting import PATIENCE, eventually
+
+pytestmark = [pytest.mark.server, pytest.mark.crash]
+
+AWAY, BACK = "does not answer; waiting for it", "answers again"
+WAITERS = 24
+_ROOT = Path(__file__).resolve().parents[2]
+TOGETHER = """
+import asyncio, sys
+from loom_client.connection import connect
+
+async def main():
+    async with connect() as loom:
+        print("ready", flush=True)
+        results = await asyncio.gather(*(loom.job(sys.argv[1]).result() for _ in range(int(sys.argv[2]))))
+        print(*(result.status for result in results), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def twice_killed(server: DevServer) -> None:
+    """Kill the server and start it again, two times, while others wait; the second time it is away for longer."""
+    for away in (0.0, 8.0):
+        server.kill()
+        await asyncio.sleep(away)  # as an outage: nothing else is waited for
+        await server.start()
+        await asyncio.sleep(1.0)
+
+
+def environment(house: House) -> dict[str, str]:
+    own = {name: str(getattr(house.settings, name)) for name in ("address", "namespace", "task_queue", "store")}
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(house.folder),
+        "PYTHONPATH": str(_ROOT),
+        **{f"LOOM_{name.upper()}": value for name, value in own.items()},
+    }
+
+
+def process(house: House, *command: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=environment(house),
+        cwd=house.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def ended(waiting: "subprocess.Popen[str]") -> tuple[str, str]:
+    out, err = await asyncio.to_thread(waiting.communicate, timeout=PATIENCE)
+    return out, err
+
+
+async def test_all_waiters_of_one_process_outlast_two_kills_and_are_told_of_each_in_one_line(
+    house: Opener, own_server: DevServer
+) -> None:
+    opened = await house(calling("register"), server=own_server)
+    async with opened.worker():
+        job = await opened.start(hold=True)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
+        waiting = process(opened, "-c", TOGETHER, job.id, str(WAITERS))
+        try:
+            assert waiting.stdout
+            assert await asyncio.to_thread(waiting.stdout.readline) == "ready\n"
+            await twice_killed(own_server)
+            opened.release(job)
+            out, err = await ended(waiting)
+        finally:
+            waiting.kill()
+    assert out == " ".join(["completed"] * WAITERS) + "\n", err
+    told = err.splitlines()
+    assert 2 <= len(told) <= 4, told
+    assert [line.endswith(AWAY) for line in told] == [True, False] * (len(told) // 2), told
+    assert all(line.endswith(BACK) for line in told[1::2]), told
+
+
+async def test_commands_that_wait_outlast_a_kill_and_end_as_the_job_does(house: Opener, own_server: DevServer) -> None:
+    opened = await house(calling("register"), server=own_server)
+    async with opened.worker():
+        job = await opened.start(hold=True)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
+        commands = [("wait", job.id), ("result", job.id, "--json"), ("watch", job.id), ("watch", job.id, "--json")]
+        waiting = [process(opened, *LOOM[1:], *command) for command in commands]
+        try:
+            assert waiting[2].stdout
+            assert job.id in await asyncio.to_thread(waiting[2].stdout.readline)
+            await twice_killed(own_server)
+            opened.release(job)
+            said = await asyncio.gather(*(ended(one) for one in waiting))
+        finally:
+            for one in waiting:
+                one.kill()
+    assert [one.returncode for one in waiting] == [0] * len(waiting), said
+    assert len(said[0][1].splitlines()) in (0, 2, 4), said  # what ends soon is bridged without a word
+    assert json.loads(said[1][0])["status"] == "completed"
+    assert all(isinstance(json.loads(line), dict) for line in said[3][0].splitlines())
+
+
+async def test_a_command_that_waits_may_be_begun_before_the_server_is_back(
+    house: Opener, own_server: DevServer
+) -> None:
+    opened = await house(calling("register"), server=own_server)
+    async with opened.worker():
+        job = await opened.start(hold=True)
+        await eventually(lambda: lines(opened.workdir(job), BEGUN))
+        own_server.kill()
+        waiting = process(opened, *LOOM[1:], "wait", job.id)
+        limited = process(opened, *LOOM[1:], "wait", job.id, "--timeout", "1s")
+        try:
+            assert waiting.stderr
+            assert (await asyncio.to_thread(waiting.stderr.readline)).endswith(f"{AWAY}\n")
+            assert "has not ended within 1s, as far as is known here" in (await ended(limited))[1]
+            assert limited.returncode == 4
+            await own_server.start()
+            opened.release(job)
+            out, err = await ended(waiting)
+        finally:
+            waiting.kill()
+            limited.kill()
+    assert waiting.returncode == 0, (out, err)
+    assert err.splitlines()[0].endswith(BACK), err
+
+
+async def test_a_runner_and_a_question_outlast_a_kill(house: Opener, own_server: DevServer) -> None:
+    opened = await house(calling("register"), server=own_server)
+    async with opened.worker():
+        workdir = opened.folder / "work"
+        workdir.mkdir()
+        (workdir / HOLD).touch()
+        runner = AgentRunner(opened.loom, opened.agent(), str(workdir))
+        running = asyncio.create_task(runner.request("do it"))
+        await eventually(lambda: lines(workdir, BEGUN))
+        ((row),) = await opened.loom.jobs()
+        own_server.kill()
+        asked = asyncio.create_task(opened.loom.job(row["job"]).status())
+        await own_server.start()
+        answer: dict[str, Any] = await asked
+        assert answer["state"]
+        (workdir / HOLD).unlink()
+        assert (await running)["success"]
+
+
+async def test_what_is_sent_while_the_server_is_away_keeps_its_limit(house: Opener, own_server: DevServer) -> None:
+    opened = await house(calling("register"), server=own_server)
+    tries = 0
+
+    async def describe() -> Any:
+        nonlocal tries
+        tries += 1
+        return await opened.loom.client.get_workflow_handle("none").describe()
+
+    own_server.kill()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(RPCError) as refused:
+            await lasting(opened.loom.client, describe, within=1.0)
+    assert is_away(refused.value)
+    assert tries
