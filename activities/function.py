@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
+from activities.stopping import refuse_to_begin
 from activities.tool_run import Raised, describe, run_function
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
@@ -91,8 +92,10 @@ class Function:
             cancelled=stop.is_set,
         )
         keywords |= dict.fromkeys(signature.context, context)
+        refuse_to_begin(self._runtime.stopping)
         try:
-            result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
+            with self._runtime.stopping.telling(stop):
+                result = await run_function(function, keywords, is_async=inspect.iscoroutinefunction(function))
         except Raised as raised:
             raise self._failed(reference, raised.error) from None
         finally:

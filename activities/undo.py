@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
-from activities.effect_outcome import ask_tool
-from activities.holding import AT_WORK, HELD_SECONDS, let_go, this_process
+from activities.effect_outcome import ask_tool, outcome_of
+from activities.holding import AT_WORK, HELD_SECONDS, let_go, never_began, this_process
 from activities.node_call import value_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime
@@ -114,6 +115,8 @@ class Undo:
         if begun.status == "pending" and unwritten is not None:
             return await self._settle(one, *unwritten)
         begun = await let_go(self._runtime.store, begun, one.tool.timeout)
+        if never_began(begun) and await self._runtime.store.write(lambda tx: outcome_of(tx, one.key)) is None:
+            return await self._begin(one)
         if begun.status == "settled":
             return "undone", begun.note or ""
         if begun.status == "pending":
@@ -172,6 +175,8 @@ class Undo:
         compensate = one.tool.compensate
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
+        if not await self._runtime.keep(lambda tx: tx.start_effect(one.key, this_process()), durable=False):
+            raise ApplicationError("another worker takes this back", type="taken_over")
         for number in range(1, ATTEMPTS + 1):
             if number > 1:
                 await asyncio.sleep(PAUSES[number - 2])

@@ -207,6 +207,11 @@ class Store:
         """
         run_outside(self._location, "VACUUM")
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed: nothing is written any more."""
+        return self._closed
+
     def close(self) -> None:
         """Finish what is queued and close the file. Closing again changes nothing."""
         if self._closed:

@@ -13,7 +13,9 @@ from loom_store.marks import Marks
 from loom_store.retention import Retention
 
 
-class Transaction(Entries, Events, Effects, Approvals, KeptRules, Deliveries, Jobs, Marks, Retention, Integrity, Epochs):
+class Transaction(
+    Entries, Events, Effects, Approvals, KeptRules, Deliveries, Jobs, Marks, Retention, Integrity, Epochs
+):
     """All that a function given to `Store.write` or `Store.read` can do.
 
     Its methods are plain calls: the function runs on one of the store's threads. It belongs to that call only.

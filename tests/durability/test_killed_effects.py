@@ -62,5 +62,5 @@ async def test_an_effect_is_there_once_wherever_its_worker_is_killed(
         assert "outcome_unknown" in message["content"]
     else:
         assert json.loads(message["content"]) == {"done": "one"}
-    expected = [] if tool == "put" else ["unknown" if is_unknown else "settled"]
-    assert [effect.status for effect in effects] == expected
+    assert [effect.status for effect in effects] == ["unknown" if is_unknown else "settled"]
+    assert [effect.idempotent for effect in effects] == [tool == "put"]

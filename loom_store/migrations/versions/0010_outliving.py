@@ -15,9 +15,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the tables and columns."""
-    op.create_table(
-        "meta", sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False)
-    )
+    op.create_table("meta", sa.Column("name", sa.Text, primary_key=True), sa.Column("value", sa.Text, nullable=False))
     op.create_table(
         "workers",
         sa.Column("id", sa.Integer, primary_key=True),
