@@ -243,6 +243,8 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
             telling.cancel()
+            if going := runtime.stopping.going(grace):
+                tell(going)
             ended = await runtime.stopping.run(worker.shutdown, grace, at_once)
             if left := runtime.stopping.left():
                 tell(left)

@@ -238,7 +238,7 @@ class Execute:
         retry, seconds = run.tool.retry, run.tool.timeout
         if run.is_kept:
             if not await self._runtime.keep(lambda tx: tx.start_effect(run.key, this_process()), durable=False):
-                raise ApplicationError("another worker has taken this call over", type="taken_over")
+                raise ApplicationError("another worker has taken this call over", type=STOPPED)
             self._beside(renew(self._runtime.store, run.key, running.task))
         running.called = True
         with self._runtime.stopping.telling(running.stop):

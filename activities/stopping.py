@@ -121,6 +121,14 @@ class Stopping:
             if step.task is not None:
                 step.task.cancel()
 
+    def going(self, grace: float) -> str:
+        """Say in a line how many steps go on for how long; empty: none."""
+        count = len(self._steps)
+        if not count:
+            return ""
+        steps = "1 step goes on" if count == 1 else f"{count} steps go on"
+        return f"stopping: {steps} for at most {grace:g} s; a second signal ends it at once"
+
     def left(self) -> str:
         """Say in a line which steps did not come to their end, and what becomes of each; empty: none."""
         left = [*self._left, *self._steps]

@@ -15,6 +15,7 @@ from activities.node_call import value_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
+from activities.stopping import STOPPED
 from activities.tool_run import Raised, describe, run_function
 from loom_dsl.agent import call_name
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StoreError
@@ -176,7 +177,7 @@ class Undo:
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
         if not await self._runtime.keep(lambda tx: tx.start_effect(one.key, this_process()), durable=False):
-            raise ApplicationError("another worker takes this back", type="taken_over")
+            raise ApplicationError("another worker takes this back", type=STOPPED)
         for number in range(1, ATTEMPTS + 1):
             if number > 1:
                 await asyncio.sleep(PAUSES[number - 2])

@@ -15,6 +15,7 @@ from loom_store.rows import Effect, EffectStatus, from_millis, to_millis
 from loom_store.scope import full_key, key_hash, shorten_key, storable
 from loom_store.tables import effects, jobs
 
+_NOTICE: Final = "/~notice/"
 _COLUMNS: Final = (effects, jobs.c.name)
 _BY_KEY = select(*_COLUMNS).join(jobs, jobs.c.id == effects.c.job).where(effects.c.key_hash == bindparam("hash"))
 _BY_JOB = (
@@ -69,6 +70,11 @@ _MAY_BECOME: Final[dict[EffectStatus, frozenset[EffectStatus]]] = {
 def undo_key(effect: Effect) -> str:
     """Name the taking back of an effect, which is an effect itself. No call's key looks so: a turn is a number."""
     return f"{effect.job}/~undo/{effect.turn}/{effect.call_id}"
+
+
+def notice_key(job: str, name: str) -> str:
+    """Name the telling of somebody that a job waits. No call's key looks so, and no list of effects has it."""
+    return f"{job}{_NOTICE}{name}"
 
 
 class Effects(Blobs):
@@ -255,9 +261,10 @@ class Effects(Blobs):
         return None if row is None else _effect(row)
 
     def effects(self, job: str) -> list[Effect]:
-        """List a job's effects in the order in which they were begun."""
+        """List a job's effects in the order in which they were written down, without the notices of approvals."""
         job_id = self._find_job(job)
-        return [] if job_id is None else [_effect(row) for row in self._execute(_BY_JOB, {"job_id": job_id})]
+        rows = () if job_id is None else self._execute(_BY_JOB, {"job_id": job_id})
+        return [_effect(row) for row in rows if not row.key.startswith(_NOTICE)]
 
     def jobs_with_effects(self, statuses: Sequence[str]) -> list[str]:
         """Name the jobs that have effects of one of these statuses, the oldest job first."""

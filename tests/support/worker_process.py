@@ -37,6 +37,8 @@ class WorkerProcess:
         tools: Modules of tools that it loads.
         activities: How many it runs at once. With one, it asks for no further work while a tool runs.
         webhooks: The file of webhooks.
+        grace: Seconds that steps go on for once it is told to stop.
+        on_approval: Who is told that a job waits.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class WorkerProcess:
         tools: Sequence[str] = TOOLS,
         activities: int = 100,
         webhooks: Path | None = None,
+        grace: float | None = None,
+        on_approval: str = "",
     ) -> None:
         self._options = {
             "address": settings.address,
@@ -58,7 +62,10 @@ class WorkerProcess:
             "tools": list(tools),
             "max_concurrent_activities": activities,
             "webhooks": str(webhooks) if webhooks else None,
+            "on_approval": on_approval,
+            **({} if grace is None else {"grace": grace}),
         }
+        self._patience = guardian.GRACE_SECONDS + (grace or 0.0)
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -74,7 +81,7 @@ class WorkerProcess:
         with self.log.open("ab") as log:
             # The guardian ends the worker when this process lets go of its input, in whatever way.
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
-                [sys.executable, "-I", "-S", guardian.__file__, *command],
+                [sys.executable, "-I", "-S", guardian.__file__, f"--grace={self._patience}", *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -97,6 +104,15 @@ class WorkerProcess:
         assert process.stdin is not None
         process.stdin.close()
         return moment
+
+    def stop(self) -> None:
+        """Tell it to stop, as a deployment does; the second time, to stop at once. `ended` waits for its end."""
+        assert self._process is not None, "the worker does not run"
+        self._process.send_signal(signal.SIGTERM)
+
+    def said(self) -> str:
+        """What it wrote to its log."""
+        return self._said()
 
     async def ended(self) -> int:
         """Wait until it ends by itself; its exit status, 128 + n when signal n ended it."""
@@ -135,7 +151,7 @@ def main() -> None:
     """Be the worker."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     options |= {name: Path(options[name]) for name in ("root", "webhooks") if options[name]}
-    asyncio.run(serve(**options, ready=READY))
+    asyncio.run(serve(**options, ready=READY, tell=lambda line: print(line, flush=True)))
     # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
     os._exit(0)
 
