@@ -49,6 +49,7 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         tools: Sequence[str] = TOOLS,
         activities: int = 100,
+        *,
         webhooks: Path | None = None,
         grace: float | None = None,
         on_approval: str = "",
