@@ -34,6 +34,10 @@ CASES = [
     *(case("register", point, RECONCILED, nightly=point == BEFORE) for point in (BEFORE, AFTER)),
     *(case("put", point, nightly=point != AFTER) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
     case("put", AFTER, RETURNED, nightly=True),
+    # More than any number of attempts that was ever a limit: what cannot have happened twice is run.
+    case("send", INTENT, INTENT, INTENT),
+    case("put", BEFORE, BEFORE, BEFORE),
+    case("register", BEFORE, RECONCILED, RECONCILED, RECONCILED),
 ]
 
 

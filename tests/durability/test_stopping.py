@@ -126,7 +126,7 @@ nodes:
   done:
     end: ${{nodes.count}}
 """
-    opened = await house()
+    opened = await house([{"say": "nothing"}])
     place = tmp_path / "counting"
     place.mkdir()
     async with worker_of(opened, 2) as worker:

@@ -6,7 +6,7 @@ from pathlib import Path
 from loom_dsl.errors import Aborted
 from loom_dsl.tools import ToolContext, tool
 
-BEGUN, GO = "stopped-begun", "stopped-go"
+BEGUN, GO, RETURNS = "stopped-begun", "stopped-go", "stopped-returns"
 
 
 def _wait(folder: Path, longest: float = 120.0) -> None:
@@ -25,6 +25,7 @@ def stubborn(text: str, context: ToolContext) -> str:
         text: What to say.
     """
     _wait(context.working_dir)
+    (context.working_dir / RETURNS).touch()
     return f"done: {text}"
 
 

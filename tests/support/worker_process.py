@@ -127,9 +127,13 @@ class WorkerProcess:
 
     def memory(self) -> int:
         """Its resident memory in bytes."""
+        return int(self.process().memory_info().rss)
+
+    def process(self) -> psutil.Process:
+        """The process itself, below its guardian."""
         assert self._process is not None, "the worker does not run"
         (worker,) = psutil.Process(self._process.pid).children()
-        return int(worker.memory_info().rss)
+        return worker
 
     async def __aenter__(self) -> Self:
         return await self.start()
