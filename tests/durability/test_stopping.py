@@ -136,5 +136,5 @@ nodes:
         assert await worker.ended() == 0
         assert "left" not in worker.said()
         await worker.start()
-        assert await job.result() == "3 words"
+        assert (await job.result()).result == "3 words"
     assert (place / BEGUN).read_text() == "begun\n"
