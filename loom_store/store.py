@@ -49,7 +49,7 @@ class Store:
             self._dispose()
             raise
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._writer = Writer(self._write_engine, self._transaction, self._explain, location.synchronous)
+        self._writer = Writer(self._write_engine, self._transaction, self._explain, location)
         self._closed = False
 
     @classmethod
@@ -293,11 +293,15 @@ def _ensure_file(path: Path, create: bool) -> None:
     read_only = f"store {path}: the file or its directory {path.parent} cannot be written; change its permissions"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # WAL needs the directory too: SQLite makes two files beside this one, with its mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except IsADirectoryError as error:
-        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}") from error
+        # Only a file that is new is opened here: to close one ends all locks that this process has on it.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreReadOnly(f"{read_only} ({error.strerror})") from error
+    if path.is_dir():
+        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise StoreReadOnly(read_only)
+    # WAL needs the directory too: SQLite makes two files beside this one, with its mode.
     if not os.access(path.parent, os.W_OK):
         raise StoreReadOnly(read_only)
