@@ -202,6 +202,8 @@ def told_as(event: Mapping[str, Any]) -> str | None:
             return _STATES.get(event.get("state", ""))
         case "halted" | "resumed":
             return _STEPS[event["t"]]
+        case "control" if event.get("cause"):
+            return None  # only steps go on, and each says so itself
         case "control":
             return _CONTROLS.get(event.get("op", ""))
     return None
