@@ -30,9 +30,11 @@ from activities.plan_claim import data_converter
 from activities.registration import activities_of
 from activities.registry import ToolRegistry
 from activities.runtime import Runtime
+from activities.stopping import GRACE, UnderWay
 from activities.webhooks.delivery import Deliveries, Links, no_links
 from activities.webhooks.relay import Relay
 from activities.webhooks.sending import Senders
+from loom_client.cli import end_process
 from loom_dsl.deaths import DEATH_RULES, DeathRules
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.queues import job_queue, presence_queue, webhook_queue
@@ -87,6 +89,7 @@ def make_worker(
     sandboxed: bool = False,
     max_cached_workflows: int = 1000,
     max_concurrent_activities: int = 100,
+    grace: float = 10.0,
 ) -> Worker:
     """Build a worker that serves ``loom.graph`` and every activity.
 
@@ -99,6 +102,7 @@ def make_worker(
             tests run in the sandbox and the import contracts keep from I/O; without it a turn costs a sixth less.
         max_cached_workflows: Jobs kept in memory; 0 replays at every task, which tests use.
         max_concurrent_activities: Activities at once.
+        grace: Seconds that activities go on for once it is shut down.
     """
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     worker = Worker(
@@ -106,7 +110,7 @@ def make_worker(
         task_queue=job_queue(task_queue, runtime.store.id),
         workflows=[GraphWorkflow],
         activities=activities_of(runtime, metrics),
-        interceptors=[Failures(runtime)],
+        interceptors=[Failures(runtime), UnderWay(runtime.stopping)],
         workflow_runner=SandboxedWorkflowRunner(restrictions) if sandboxed else UnsandboxedWorkflowRunner(),
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
@@ -115,7 +119,7 @@ def make_worker(
         default_heartbeat_throttle_interval=BEAT,
         # A killed worker's tasks come back after this, instead of after 10 s.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
-        graceful_shutdown_timeout=timedelta(seconds=10),
+        graceful_shutdown_timeout=timedelta(seconds=grace),
     )
     return patient(worker)
 
@@ -202,9 +206,12 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     webhooks: Path | None = None,
     links: Links = no_links,
     telemetry: Telemetry | None = None,
+    grace: float = GRACE,
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then finish what runs for at most ten seconds.
+    """Serve until SIGTERM or SIGINT, then let steps go on for `grace` seconds; a second signal ends them at once.
+
+    What is left of them is told in a line. Where something does not end, the process does.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -230,7 +237,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
         senders = Senders.load(webhooks, os.environ)
         secrets = _masked(allowed, senders)
         servers = Servers.load(mcp, allowed)
-        stop = _stop_asked()
+        stop, at_once = _stop_asked()
         about = {
             **_own_facts(opened, namespace, task_queue),
             "tools": list(tools),
@@ -254,8 +261,13 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             ) as runtime,
             delivering(client, opened, task_queue, senders, secrets, links),
             make_worker(
-                client, runtime, task_queue, metrics=metrics, max_concurrent_activities=max_concurrent_activities
-            ),
+                client,
+                runtime,
+                task_queue,
+                metrics=metrics,
+                max_concurrent_activities=max_concurrent_activities,
+                grace=grace,
+            ) as worker,
             patient(_presence(client, opened, task_queue)),
             attendance.kept(),
         ):
@@ -264,6 +276,13 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
             telling.cancel()
+            if going := runtime.stopping.going(grace):
+                tell(going)
+            ended = await runtime.stopping.run(worker.shutdown, grace, at_once)
+            if left := runtime.stopping.left():
+                tell(left)
+            if not ended:
+                end_process(0)
         attendance.check()
 
 
@@ -283,12 +302,16 @@ def _masked(allowed: AllowedSecrets, senders: Senders) -> dict[str, str]:
     return {**allowed.values, **keys, **senders.secrets}
 
 
-def _stop_asked() -> asyncio.Event:
-    """Give the event of a signal to stop."""
-    stop = asyncio.Event()
+def _stop_asked() -> tuple[asyncio.Event, asyncio.Event]:
+    """Give the events of a signal to stop, and of a second one, which is to end everything at once."""
+    stop, at_once = asyncio.Event(), asyncio.Event()
+
+    def stopped() -> None:
+        (at_once if stop.is_set() else stop).set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
+        asyncio.get_running_loop().add_signal_handler(number, stopped)
+    return stop, at_once
 
 
 def main() -> None:

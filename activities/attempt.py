@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ from activities.runtime import Call, JobFacts, Run
 from loom_dsl.tool_output import Image
 from loom_dsl.tool_services import ToolServices
 from loom_dsl.tools import Arguments, Tool, ToolContext
+
+UNKNOWN = "its outcome will be unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,24 @@ class Attempt:
     """The states of what it changes for which the call was approved."""
     left: list[str] = field(default_factory=list)
     """The states in which the function said that it left what it changes."""
+    begun: float = field(default_factory=time.time)
 
     @property
     def is_kept(self) -> bool:
-        """Whether the ledger knows of it: what must not happen twice, and what may have to be taken back."""
+        """Whether the ledger knows of it before it runs: what must not happen twice, or may have to be taken back."""
         return not self.tool.idempotent or self.tool.compensate is not None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the ledger gets to know of it with its outcome: what changes something, and may be repeated."""
+        return not self.is_kept and not self.tool.read_only
+
+    @property
+    def fate(self) -> str:
+        """What becomes of the call if its worker stops while the function runs."""
+        if self.tool.idempotent:
+            return "run again"
+        return UNKNOWN if self.tool.reconcile is None else "the tool will be asked what became of it"
 
     @property
     def place(self) -> tuple[Run, str]:
@@ -57,23 +73,21 @@ class Attempt:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """A tool's function at work. It may outlive the attempt that began it; the next attempt then waits for it.
 
     Attributes:
-        task: Gives what the function returns.
         stop: Set when the function is to end.
         progress: What it says while it works.
-        until: When its time is up, by the event loop's clock.
-        renewal: Says in the ledger that it runs.
+        task: Gives what the function returns. It ends by itself when the tool's time is over.
+        called: Whether the function has been called.
     """
 
-    task: asyncio.Task[Any]
     stop: threading.Event
     progress: Progress
-    until: float
-    renewal: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] = field(init=False)
+    called: bool = False
 
     def end(self) -> None:
         """Tell the function to end, and listen to it no longer."""

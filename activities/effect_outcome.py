@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from activities.holding import is_held
+from activities.holding import is_held, never_began
 from activities.runtime import Call
 from activities.tool_run import Raised, run_function, runs_apart
 from activities.users_code import Code, by_position
@@ -13,6 +13,8 @@ from loom_dsl.errors import OutcomeUnknown, UnreadableResult
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import EffectStatus
 from loom_store.transaction import Transaction
+
+NEVER_BEGAN = "its worker ended before the tool was called"
 
 
 def effect_key(call: Call) -> str:
@@ -49,13 +51,16 @@ async def ask_tool(tool: Tool, arguments: Arguments, context: ToolContext) -> Re
 
 
 def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
-    """Give the outcome as the stage `execute` tells it; None when no attempt began an effect.
+    """Give the outcome as the stage `execute` tells it; None when no attempt let the effect happen.
 
-    An effect of which nobody can tell any more what became of it is unknown from now on; one that runs in another
-    worker has its outcome written down there.
+    An effect of which nobody can tell any more what became of it is unknown from now on, and one whose tool was never
+    called is cancelled; one that runs in another worker has its outcome written down there.
     """
     effect = tx.effect(key)
-    if effect is None:
+    if effect is None or effect.status == "cancelled":
+        return None
+    if never_began(effect) and not is_held(effect):
+        tx.settle_effect(key, "cancelled", note=NEVER_BEGAN)
         return None
     if effect.status == "settled" and effect.result_digest:
         if effect.note == UnreadableResult.code:

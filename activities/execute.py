@@ -4,17 +4,19 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.apart.children import LOADING_SECONDS
 from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
-from activities.effect_outcome import ask_tool, effect_key, given_of, outcome_of, status_of
-from activities.holding import AT_WORK, HELD_SECONDS, let_go, renew, take_over, this_process
+from activities.effect_outcome import NEVER_BEGAN, ask_tool, effect_key, given_of, outcome_of, status_of
+from activities.holding import AT_WORK, HELD_SECONDS, let_go, never_began, renew, take_over, this_process
 from activities.hooks import Hooks, hooked
 from activities.masked import masked_message, masked_output
 from activities.observe import store_events
@@ -23,6 +25,7 @@ from activities.retrying import run_again
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
 from activities.stages import Calls
+from activities.stopping import STOPPED, refuse_to_begin, set_fate
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
 from activities.tool_progress import progress_of
@@ -30,6 +33,7 @@ from activities.tool_run import Raised, describe, run_function, runs_apart, text
 from activities.users_code import Code
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
+    Aborted,
     LoomError,
     PermissionDenied,
     StepDied,
@@ -39,13 +43,14 @@ from loom_dsl.errors import (
     UnreadableResult,
 )
 from loom_dsl.tool_services import ToolServices
-from loom_store.rows import Effect
+from loom_store.rows import Effect, EffectStatus, from_millis
 from loom_store.transaction import Transaction
 
 MOST_UNHEARD = 200
 """Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
 LEFT_ALONE = 1.0
-"""Seconds beyond its timeout after which a function is ended whose attempt was lost."""
+"""Seconds beyond its timeout for which a function in another worker is waited for."""
+FORGOTTEN = "the store was restored or replaced after this call began: an attempt before may have called the tool"
 LARGEST_SUMMARY = 300
 """Characters of what the ledger says of a call."""
 
@@ -79,6 +84,8 @@ class Execute:
             return told or {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
         try:
             silent = run.tool.quick and not run.is_kept and not call.batches
+            if not silent and run.place not in self._running:
+                refuse_to_begin(self._runtime.stopping)
             effect = None if silent else await self._runtime.store.write(lambda tx: self._begin(tx, run))
             if effect is not None and not effect.created and run.place not in self._running:
                 return await self._earlier(run, effect)
@@ -111,42 +118,57 @@ class Execute:
             tx.append_events(run.call.job, f"{run.call.turn}/{run.call.at}/start", [event])
         if not run.is_kept:
             return None
-        return tx.begin_effect(
-            run.key,
-            job=run.call.job,
-            turn=run.call.turn,
-            call_id=run.call.arguments["call"]["id"],
-            tool=run.tool.name,
-            arguments_digest=digest(canonical_json(run.arguments)),
-            summary=self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:LARGEST_SUMMARY],
-            held=(this_process(), HELD_SECONDS),
+        unseen = _may_have_been_forgotten(tx, run)
+        effect = tx.begin_effect(
+            run.key, held=(this_process(), HELD_SECONDS), idempotent=run.tool.idempotent, **self._described(run)
         )
+        if unseen:
+            tx.settle_effect(run.key, "unknown", note=FORGOTTEN)
+            return replace(effect, status="unknown", created=False)
+        return effect
+
+    def _described(self, run: Attempt) -> dict[str, Any]:
+        """What the ledger says of a call."""
+        return {
+            "job": run.call.job,
+            "turn": run.call.turn,
+            "call_id": run.call.arguments["call"]["id"],
+            "tool": run.tool.name,
+            "arguments_digest": digest(canonical_json(run.arguments)),
+            "summary": self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:LARGEST_SUMMARY],
+        }
 
     async def _earlier(self, run: Attempt, effect: Effect) -> dict[str, Any]:
         """An attempt before this one began the effect: give its result, find out, or say that it is not known.
 
-        It may be at work still, in a worker that the server lost sight of: then its end is waited for.
+        It may be at work still, in a worker that the server lost sight of: then its end is waited for. Where it never
+        called the tool, this one does.
         """
-        can_tell = run.tool.idempotent or run.tool.reconcile is not None
+        can_tell = run.tool.idempotent or run.tool.reconcile is not None or never_began(effect)
         wait, seconds = take_over if can_tell else let_go, run.tool.timeout + LEFT_ALONE
         effect = await wait(self._runtime.store, effect, seconds)
         if effect.status == "pending" and can_tell:
             try:
-                if (output := await self._taken_over(run)) is not None:
+                if (output := await self._taken_over(run, effect)) is not None:
                     return {"ok": True, **await self._kept(run, output)}
             finally:
                 if run.place not in self._running:
                     AT_WORK.discard(run.key)
         # Asked again: an attempt that was taken for lost may have settled it meanwhile.
         told = await self._runtime.store.write(lambda tx: outcome_of(tx, run.key))
-        assert told is not None
-        return told
+        return told or {"ok": False, "code": Aborted.code, "message": NEVER_BEGAN}
 
-    async def _taken_over(self, run: Attempt) -> str | None:
-        """Give the output of a call whose attempt is gone, calling again where that may be; None: it is not known."""
-        if run.tool.idempotent:
+    async def _taken_over(self, run: Attempt, effect: Effect) -> str | None:
+        """Give the output of a call whose attempt is gone, calling again where that may be; None: it is not known.
+
+        A tool that is asked what became of it is asked again when its worker dies meanwhile: asking changes nothing.
+        """
+        if run.tool.idempotent or never_began(effect):
             return await self._run(run)
+        if run.tool.reconcile is None:
+            return None
         context = run.context(self._services(run), threading.Event(), self._progress(run))
+        set_fate("the tool will be asked again what became of it")
         asking = asyncio.ensure_future(ask_tool(run.tool, {**run.arguments, **run.secrets}, context))
         self._beside(renew(self._runtime.store, run.key, asking))
         found = await asking
@@ -165,13 +187,9 @@ class Execute:
     async def _run(self, run: Attempt) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
         running = self._running.get(run.place) or self._start(run)
+        set_fate(run.fate)
         try:
-            try:
-                async with asyncio.timeout_at(running.until):
-                    result = await asyncio.shield(running.task)
-            finally:
-                await running.progress.settle()
-            return await self._read(run, result)
+            return await self._read(run, await asyncio.shield(running.task))
         except asyncio.CancelledError:
             await self._cancelled(run, running)
             raise
@@ -180,12 +198,17 @@ class Execute:
             self._drop(run.place)
             raise
         except TimeoutError:
-            running.end()
             await self._failed(run, f"it did not end within {seconds}", "unknown")
             check = "" if tool.idempotent else "; it may have had its effect: check before anything else"
             raise ToolTimeout(f"the tool {tool.name} did not end within {seconds}{check}") from None
+        except ApplicationError:
+            self._drop(run.place)
+            raise
         except Raised as raised:
             error = raised.error
+            if isinstance(error, Aborted) and tool.idempotent and self._runtime.stopping.warned:
+                self._drop(run.place)
+                raise ApplicationError("the worker was stopped while this ran", type=STOPPED) from None
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
             await self._failed(run, told.message, status_of(error))
             raise told from None
@@ -196,42 +219,51 @@ class Execute:
         return await self._readable(text_of(result))
 
     def _start(self, run: Attempt) -> Running:
-        stop = threading.Event()
-        progress = self._progress(run)
-        keywords = run.tool.bind(run.arguments, run.context(self._services(run), stop, progress), run.secrets)
+        running = Running(threading.Event(), self._progress(run))
         tool, code = run.tool, Code.of(run.tool)
+        context = run.context(self._services(run), running.stop, running.progress)
+        keywords = tool.bind(run.arguments, context, run.secrets)
         once = partial(run_function, tool.function, keywords, is_async=tool.is_async, code=code, seconds=tool.timeout)
-        task = asyncio.create_task(run_again(once, run.tool.retry, progress) if run.tool.retry else once())
-        loop = asyncio.get_running_loop()
-        renewal = loop.create_task(renew(self._runtime.store, run.key, task)) if run.is_kept else None
-        spare = LOADING_SECONDS if runs_apart(code) else 0.0
-        running = Running(task, stop, progress, loop.time() + run.tool.timeout + spare, renewal)
+        seconds = tool.timeout + (LOADING_SECONDS if runs_apart(code) else 0.0)
+        running.task = asyncio.create_task(self._called(run, running, once, seconds))
         AT_WORK.add(run.key)
-        # An attempt that waits ends it first; this is for a function whose attempt was lost and that none asks for.
-        overdue = loop.call_at(running.until + LEFT_ALONE, self._left, run.place, running)
-
         # Looked at here, because it may be that no attempt ever asks for it.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        task.add_done_callback(lambda _: overdue.cancel())
+        running.task.add_done_callback(lambda done: done.cancelled() or done.exception())
         unheard = [key for key, other in self._running.items() if other.task.done()]
         for key in unheard[:-MOST_UNHEARD]:
             self._drop(key)
         self._running[run.place] = running
         return running
 
-    def _left(self, place: tuple[Run, str], running: Running) -> None:
-        running.end()
-        if self._running.get(place) is running:
-            self._drop(place)
+    async def _called(self, run: Attempt, running: Running, once: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+        """Call the function, within its time. That it is called is known to other processes before it is.
+
+        Raises:
+            Raised: The function raised something.
+            TimeoutError: It did not end in time.
+            ApplicationError: Another worker has taken the call over, because this one was not heard of.
+        """
+        retry = run.tool.retry
+        if run.is_kept:
+            if not await self._runtime.keep(lambda tx: tx.start_effect(run.key, this_process()), durable=False):
+                raise ApplicationError("another worker has taken this call over", type=STOPPED)
+            self._beside(renew(self._runtime.store, run.key, running.task))
+        running.called = True
+        with self._runtime.stopping.telling(running.stop):
+            try:
+                async with asyncio.timeout(seconds):
+                    return await (run_again(once, retry, running.progress) if retry else once())
+            except TimeoutError:
+                running.stop.set()
+                raise
 
     def _drop(self, place: tuple[Run, str]) -> None:
         self._running.pop(place, None)
         AT_WORK.discard(place[1])
 
-    async def _failed(self, run: Attempt, message: str, status: Any) -> None:
-        if run.is_kept:
-            note = self._masked(message)[:500]
-            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status, note=note))
+    async def _failed(self, run: Attempt, message: str, status: EffectStatus) -> None:
+        note = self._masked(message)[:500]
+        await self._written(run, lambda tx: self._end(tx, run, status, note=note), durable=False)
         self._drop(run.place)
 
     async def _cancelled(self, run: Attempt, running: Running) -> None:
@@ -241,13 +273,15 @@ class Execute:
         attempt waits for it, if it comes to this worker.
         """
         details = activity.cancellation_details()
-        if details is None or not (details.cancel_requested or details.worker_shutdown):
+        aborted = details is not None and details.cancel_requested
+        if not (aborted or self._runtime.stopping.over or (details is not None and details.worker_shutdown)):
             self._beside(self._settled_unheard(run, running))
             return
         running.end()
         self._drop(run.place)
-        if details.cancel_requested:
-            await self._failed(run, "the job was aborted while the tool ran", "unknown")
+        if aborted:
+            status: EffectStatus = "unknown" if running.called else "cancelled"
+            await self._failed(run, "the job was aborted while the tool ran", status)
 
     async def _settled_unheard(self, run: Attempt, running: Running) -> None:
         """Write down how a function ended whose attempt was lost: the next one may be in another worker."""
@@ -255,38 +289,76 @@ class Execute:
             return
         try:
             output = await self._read(run, await asyncio.shield(running.task))
-            await self._runtime.keep(lambda tx: self._settle(tx, run, output))
+            await self._written(run, lambda tx: self._settle(tx, run, output))
         except UnreadableResult as error:
             output = self._masked(error.message)
-            await self._runtime.keep(lambda tx: self._settle(tx, run, output, UnreadableResult.code))
+            await self._written(run, lambda tx: self._settle(tx, run, output, UnreadableResult.code))
+        except TimeoutError:
+            note = f"it did not end within {run.tool.timeout:g} s"
+            await self._written(run, lambda tx: self._end(tx, run, "unknown", note=note))
         except Raised as raised:
             why = raised.error
             note = self._masked(why.message if isinstance(why, LoomError) else describe(why))[:500]
-            await self._runtime.keep(lambda tx: tx.settle_effect(run.key, status_of(why), note=note))
+            await self._written(run, lambda tx: self._end(tx, run, status_of(why), note=note))
 
     async def _kept(self, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
         if run.tool.quick and not (run.is_kept or run.images or run.left):
             name = await self._runtime.store.put_later(output.encode("utf-8", "replace"))
+            await self._told_all(run)
             self._drop(run.place)
             return given_of(name, [])
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
-        keeping = self._beside(self._runtime.keep(lambda tx: self._settle(tx, run, output, note)))
+        keeping = self._beside(self._written(run, lambda tx: self._settle(tx, run, output, note)))
         given: dict[str, Any] = await asyncio.shield(keeping)
         self._drop(run.place)
         return given
 
+    async def _written(self, run: Attempt, work: Callable[[Transaction], Any], *, durable: bool = True) -> Any:
+        """Write an outcome down: what other processes see at once is on the disk a little later.
+
+        Until others see it, the call's outcome is unknown if this process dies; what may wait comes after that.
+        """
+        given = await self._runtime.keep(work, durable=durable and not run.is_kept)
+        await self._told_all(run)
+        if run.is_kept:
+            await self._runtime.keep(lambda tx: tx.release_effect(run.key))
+        return given
+
+    async def _told_all(self, run: Attempt) -> None:
+        if (running := self._running.get(run.place)) is not None:
+            await running.progress.settle()
+
     def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
         name, images = tx.put_blob(output.encode("utf-8", "replace")), put_images(tx, run.images)
         keep_left(tx, run)
-        if run.is_kept:
-            tx.settle_effect(run.key, "settled", result_digest=name, note=note, images=images)
+        self._end(tx, run, "settled", result_digest=name, note=note, images=images)
         return given_of(name, images)
+
+    def _end(self, tx: Transaction, run: Attempt, status: EffectStatus, **outcome: Any) -> None:
+        """Put how a call ended into the ledger, if that is to know of it."""
+        if run.is_kept:
+            tx.settle_effect(run.key, status, **outcome, release=False)
+        elif run.is_listed:
+            ended = {"result_digest": None, "note": None, "settled_at": None, **outcome}
+            begun_at = from_millis(round(run.begun * 1000))
+            tx.list_effect(
+                Effect(key=run.key, status=status, begun_at=begun_at, idempotent=True, **self._described(run), **ended)
+            )
 
     def _progress(self, run: Attempt) -> Progress:
         return progress_of(self._runtime, run.call, self._told)
 
     def _services(self, run: Attempt) -> ToolServices:
         return services_of(self._runtime, run.call, run.facts)
+
+
+def _may_have_been_forgotten(tx: Transaction, run: Attempt) -> bool:
+    """Whether an attempt before this one may have called the tool in a store that is older than the one before it.
+
+    Where a copy of the store was put in its place, that the ledger lacks a call proves nothing for calls before that.
+    """
+    began = None if run.tool.idempotent or run.call.attempt == 1 else tx.epoch_began()
+    return began is not None and activity.info().scheduled_time.timestamp() < began and tx.effect(run.key) is None
 
 
 def _ms(started: float) -> int:

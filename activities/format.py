@@ -21,7 +21,6 @@ from loom_dsl.errors import (
     StoreError,
     StoreLocked,
     StoreReadOnly,
-    ToolLost,
     ToolTimeout,
 )
 from loom_dsl.messages import KEPT_BACK
@@ -114,5 +113,5 @@ def _known(tx: Transaction, call: Call, outcome: dict[str, Any], *, looked_at: b
     """
     known = outcome_of(tx, effect_key(call))
     if known is None:
-        return failed(ToolLost()) if outcome["code"] == ToolTimeout.code else outcome
+        return outcome
     return failed(PermissionDenied(NOT_ASKED)) if known["ok"] and looked_at else known

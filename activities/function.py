@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
+from activities.stopping import refuse_to_begin
 from activities.tool_run import Raised, describe, run_function
 from activities.users_code import Code
 from loom_dsl.canonical import canonical_json
@@ -94,10 +95,12 @@ class Function:
             cancelled=stop.is_set,
         )
         keywords |= dict.fromkeys(signature.context, context)
+        refuse_to_begin(self._runtime.stopping)
         try:
             is_async = inspect.iscoroutinefunction(function)
-            async with asyncio.timeout(call.arguments.get("timeout")):
-                result = await run_function(function, keywords, is_async=is_async, code=Code((reference,)))
+            with self._runtime.stopping.telling(stop):
+                async with asyncio.timeout(call.arguments.get("timeout")):
+                    result = await run_function(function, keywords, is_async=is_async, code=Code((reference,)))
         except TimeoutError:
             late = f"{reference} took longer than its timeout of {call.arguments['timeout']:g} s"
             raise ApplicationError(late, type=TIMEOUT) from None

@@ -61,6 +61,18 @@ def is_gone(process: str) -> bool | None:
     return not started or _started(int(pid)) != started
 
 
+def never_began(effect: Effect) -> bool:
+    """Whether an effect without an outcome cannot have happened: its tool's function was not called.
+
+    That it is called is written down before it is, but not waited for: a machine that crashed may have lost it, and of
+    another machine nothing is known.
+    """
+    if effect.status != "pending" or effect.started_at is not None or not effect.holder:
+        return False
+    boot = _place(os.getpid()).partition("/")[0]
+    return bool(boot) and effect.holder.partition("/")[0] == boot
+
+
 def is_held(effect: Effect) -> bool:
     """Whether an effect without an outcome runs now, as far as it can be told."""
     if effect.status != "pending" or not effect.holder:
@@ -84,7 +96,7 @@ async def renew(store: Store, key: str, pending: "asyncio.Future[Any]") -> None:
         if pending.done():
             return
         try:
-            await store.write(lambda tx: tx.hold_effect(key, this_process(), HELD_SECONDS))
+            await store.write(lambda tx: tx.hold_effect(key, this_process(), HELD_SECONDS), durable=False)
         except StoreError:
             continue  # it is told again; what runs does not depend on it
 
@@ -120,26 +132,27 @@ async def take_over(store: Store, effect: Effect, seconds: float) -> Effect:
         effect = await let_go(store, effect, max(0.0, end - time.monotonic()))
         if effect.status != "pending":
             return effect
-        taking = asyncio.ensure_future(store.write(partial(_take, key=key, late=time.monotonic() >= end)))
+        taking = asyncio.ensure_future(store.write(partial(_take, effect=effect, late=time.monotonic() >= end)))
         try:
-            if await asyncio.shield(taking):
-                return effect
+            if (taken := await asyncio.shield(taking)) is not None:
+                return taken
         except asyncio.CancelledError:
             taking.add_done_callback(partial(_give_back, key))
             raise
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _take(tx: Transaction, key: str, *, late: bool) -> bool:
-    found = tx.effect(key)
-    if found is not None and (found.status != "pending" or (is_held(found) and (_is_renewed(found) or not late))):
-        return False
-    tx.hold_effect(key, this_process(), HELD_SECONDS)
-    AT_WORK.add(key)  # here, where no other attempt of this process can look in between
-    return True
+def _take(tx: Transaction, effect: Effect, *, late: bool) -> Effect | None:
+    """Hold an effect from now on, and give it as it was before; None: it is not to be had."""
+    found = tx.effect(effect.key) or effect
+    if found.status != "pending" or (is_held(found) and (_is_renewed(found) or not late)):
+        return None
+    tx.hold_effect(effect.key, this_process(), HELD_SECONDS)
+    AT_WORK.add(effect.key)  # here, where no other attempt of this process can look in between
+    return found
 
 
-def _give_back(key: str, taking: "asyncio.Future[bool]") -> None:
+def _give_back(key: str, taking: "asyncio.Future[Effect | None]") -> None:
     """Leave an effect to the next attempt where the one that took it over was cancelled meanwhile."""
-    if not taking.cancelled() and taking.exception() is None and taking.result():
+    if not taking.cancelled() and taking.exception() is None and taking.result() is not None:
         AT_WORK.discard(key)

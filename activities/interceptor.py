@@ -17,12 +17,12 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.firing import BEGIN
 from activities.heartbeats import Heartbeats
 from activities.runtime import Run, Runtime, remember, take_run, this_run
+from activities.stopping import STOPPED
 from activities.tool_run import describe
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
-STOPPED = "worker_stopped"
 STOPPED_DELAY = 0.1
 """Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
 LONGEST = 4_000
@@ -202,6 +202,8 @@ def _unanswered(text: str, code: str, delay: float | None = None) -> Application
 
 def _ended(error: ApplicationError) -> ApplicationError:
     """What an activity raised itself: an answer, unless it says that this worker could not do it."""
+    if error.type == STOPPED:
+        return _unanswered(error.message, STOPPED, STOPPED_DELAY)
     if error.type in UNANSWERED or (error.non_retryable and error.details):
         return error
     return answered(error.message, error.type or "activity_failed", again=not error.non_retryable)

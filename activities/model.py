@@ -23,7 +23,7 @@ from activities.transcript import MASKED, NOTE, PRIVATE, Transcript
 from activities.turn_log import tell
 from activities.wasted import WASTED, lost_before, start_of, stream_of
 from loom_dsl.context import estimate_tokens
-from loom_dsl.errors import Aborted, ModelProtocolError, StoreLocked
+from loom_dsl.errors import Aborted, ModelProtocolError, StoreError
 from loom_dsl.messages import render
 from loom_dsl.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
@@ -42,6 +42,7 @@ class Deltas:
         self._runtime, self._call, self._attempt = runtime, call, call.attempt
         self._pending: list[str] = []
         self._masked = MaskedStream(runtime.secrets)
+        self._unsent = ""
         self._sequence = 0
         self._last = time.monotonic()
 
@@ -56,8 +57,11 @@ class Deltas:
             try:
                 if not await self._runtime.store.write(self.flush, durable=False):
                     raise Aborted("a newer attempt of this model call is running")
-            except StoreLocked:
-                pass  # nothing was taken from what is pending: it goes with the next piece
+                self._unsent = ""
+            except StoreError as error:
+                if not error.passes:
+                    raise
+                # It goes with the next piece: the answer is not given up because watchers cannot see it grow.
             self._last = time.monotonic()
 
     def flush(self, tx: Transaction, *, last: bool = False) -> bool:
@@ -68,11 +72,12 @@ class Deltas:
         """
         text, self._pending = self._masked.feed("".join(self._pending)), []
         text += self._masked.rest() if last else ""
-        if not text:
+        self._unsent += text
+        if not self._unsent:
             return True
         self._sequence += 1
-        stream = stream_of(self._call)
-        return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, text, turn=self._call.turn)
+        stream, unsent = stream_of(self._call), self._unsent
+        return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, unsent, turn=self._call.turn)
 
 
 class Model:

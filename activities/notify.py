@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -12,6 +13,10 @@ import httpx2
 from loom_dsl.errors import ConfigurationError, LoomError
 
 SECONDS = 20.0
+"""How long the command or the URL may take."""
+LAST_LOOK = 2.0
+"""Seconds in which an answer is still found that came while this process was too busy to see it."""
+VARIABLE = "LOOM_NOTICE_ID"
 
 
 class NoticeFailed(LoomError):
@@ -21,26 +26,31 @@ class NoticeFailed(LoomError):
     retryable = True
 
 
-async def notify(target: str, notice: Mapping[str, Any]) -> None:
-    """Send a notice.
+async def notify(target: str, notice: Mapping[str, Any], name: str) -> None:
+    """Send a notice once.
 
     Args:
         target: An ``http(s)://`` URL, or a command line (no shell) that gets the notice as JSON on its input.
         notice: What to tell.
+        name: Its id, the same each time that it is sent: a receiver drops doubles by it.
 
     Raises:
-        NoticeFailed: It was not taken; the engine tries again.
+        NoticeFailed: It was not taken; it is tried again.
     """
     # What a model wrote may hold half of a pair, which is no text in UTF-8; as an escape it is JSON as good as any.
     body = json.dumps(notice, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    web = target.startswith(("http://", "https://"))
+    sending = asyncio.ensure_future(_post(target, body, name) if web else _command(target, body, name))
     try:
-        async with asyncio.timeout(SECONDS):
-            if target.startswith(("http://", "https://")):
-                await _post(target, body)
-            else:
-                await _command(target, body)
-    except TimeoutError:
-        raise NoticeFailed(f"on_approval took longer than {SECONDS:g} s") from None
+        await asyncio.wait([sending], timeout=SECONDS)
+        if not sending.done():
+            await asyncio.wait([sending], timeout=LAST_LOOK)
+        if not sending.done():
+            raise NoticeFailed(f"on_approval took longer than {SECONDS:g} s")
+        sending.result()
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
 
 
 def check_target(target: str) -> None:
@@ -62,20 +72,24 @@ def check_target(target: str) -> None:
         )
 
 
-async def _post(url: str, body: bytes) -> None:
+async def _post(url: str, body: bytes, name: str) -> None:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": name}
     try:
-        async with httpx2.AsyncClient() as client:
-            answer = await client.post(url, content=body, headers={"Content-Type": "application/json"})
+        async with httpx2.AsyncClient(timeout=None) as client:  # one limit for all of it is set outside
+            answer = await client.post(url, content=body, headers=headers)
     except httpx2.HTTPError as error:
         raise NoticeFailed(f"on_approval: {type(error).__name__}") from None
     if answer.status_code >= 300:
         raise NoticeFailed(f"on_approval: the URL answered {answer.status_code}")
 
 
-async def _command(line: str, body: bytes) -> None:
+async def _command(line: str, body: bytes, name: str) -> None:
     try:
         process = await asyncio.create_subprocess_exec(
-            *shlex.split(line), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+            *shlex.split(line),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            env={**os.environ, VARIABLE: name},
         )
     except (OSError, ValueError) as error:
         raise NoticeFailed(f"on_approval: the command cannot be started: {error}") from None

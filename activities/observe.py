@@ -1,5 +1,6 @@
 """Stores what the machine told, and keeps the lists of jobs and approvals in step with it."""
 
+import asyncio
 import json
 import time
 from itertools import groupby
@@ -8,14 +9,16 @@ from typing import Any
 from temporalio import activity
 
 from activities.asked import arguments_of
-from activities.notify import notify
+from activities.holding import AT_WORK, take_over, this_process
+from activities.notify import SECONDS, notify
 from activities.runtime import Call, Runtime
 from activities.webhooks.telling import write_webhooks
 from loom_dsl.approval import is_digest
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.outbox import is_told_once, without_time
 from loom_dsl.permission_rules import parse_rule
-from loom_store.rows import ApprovalRow
+from loom_store.effects import notice_key
+from loom_store.rows import ApprovalRow, Effect
 from loom_store.transaction import Transaction
 
 FINAL = {"completed", "failed", "aborted"}
@@ -213,11 +216,35 @@ SHOWN = ("preview", "state", "schema", "rules", "risk", "rule", "layer", "decide
 """What of a request is kept besides the fields of a row."""
 
 
+MOST_NOTICES = 8
+"""Notices that are told at once: more commands would only wait for each other."""
+MOST_SECONDS = SECONDS + 20.0
+"""For how long a worker that does not say that it lives is believed to tell a notice."""
+
+
+def _begin_notice(tx: Transaction, call: Call, name: str, named: Any) -> tuple[Effect, Any]:
+    """Store the events, write down that somebody is about to be told, and give the content of what is asked about."""
+    store_events(tx, call)
+    effect = tx.begin_effect(
+        notice_key(call.job, name),
+        job=call.job,
+        turn=call.turn,
+        call_id=name,
+        tool="on_approval",
+        arguments_digest=digest(name),
+        held=(this_process(), MOST_SECONDS),
+        idempotent=True,
+    )
+    return effect, arguments_of(tx, named)
+
+
 class Observe:
     """Activities about events."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._places = asyncio.Semaphore(MOST_NOTICES)
+        self._telling: set[asyncio.Task[None]] = set()
 
     @activity.defn(name="loom.events.flush")
     async def flush(self, envelope: dict[str, Any]) -> None:
@@ -227,17 +254,47 @@ class Observe:
 
     @activity.defn(name="loom.approval.announce")
     async def announce(self, envelope: dict[str, Any]) -> None:
-        """Store the request, then tell whoever is configured to hear of it. At least once."""
+        """Store the request, then tell whoever is configured to hear of it: once, unless a worker dies meanwhile."""
         call = Call.of(envelope)
-        await self._runtime.store.write(lambda tx: store_events(tx, call))
-        if self._runtime.on_approval:
-            notice = {"job": call.job, "turn": call.turn, **call.arguments}
-            asked = call.arguments["request"]
-            named = asked.get("arguments") if isinstance(asked, dict) else None
-            content = await self._runtime.store.read(lambda tx: arguments_of(tx, named))
-            if content is not None:
-                notice["content"] = content
-            await notify(self._runtime.on_approval, notice)
+        if not self._runtime.on_approval:
+            await self._runtime.store.write(lambda tx: store_events(tx, call))
+            return
+        name = "notice_" + digest(f"{call.arguments['approval_id']}/{call.at}")[:32]
+        asked = call.arguments["request"]
+        named = asked.get("arguments") if isinstance(asked, dict) else None
+        effect, content = await self._runtime.store.write(lambda tx: _begin_notice(tx, call, name, named))
+        if effect.created:
+            AT_WORK.add(effect.key)
+        else:
+            # The attempt that began it may be at work still: the server only lost sight of it.
+            effect = await take_over(self._runtime.store, effect, MOST_SECONDS)
+        if effect.status != "pending":
+            return
+        notice = {"id": name, "job": call.job, "turn": call.turn, **call.arguments}
+        if content is not None:
+            notice["content"] = content
+        telling = asyncio.create_task(self._tell(effect.key, name, notice))
+        self._telling.add(telling)
+        telling.add_done_callback(self._told)
+        try:
+            await asyncio.shield(telling)
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if self._runtime.stopping.over or (details is not None and details.worker_shutdown):
+                telling.cancel()  # else only the server lost sight of it, or the job ends: what was begun is finished
+            raise
+
+    def _told(self, telling: "asyncio.Task[None]") -> None:
+        self._telling.discard(telling)
+        telling.cancelled() or telling.exception()  # looked at, because it may be that no attempt waits any more
+
+    async def _tell(self, key: str, name: str, notice: dict[str, Any]) -> None:
+        try:
+            async with self._places:
+                await notify(self._runtime.on_approval, notice, name)
+            await self._runtime.keep(lambda tx: tx.settle_effect(key, "settled"))
+        finally:
+            AT_WORK.discard(key)
 
     @activity.defn(name="loom.signal.time")
     async def signal_time(self, envelope: dict[str, Any]) -> dict[str, float | None]:

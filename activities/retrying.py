@@ -1,6 +1,6 @@
 """A tool's own retries: its function is called again while it raises, within the time of one call.
 
-The attempts of the engine are for what no function can tell, such as a worker that died: three for every tool.
+The attempts of the engine are for what no function can tell, such as a worker that died; they have no limit.
 """
 
 from collections.abc import Awaitable, Callable

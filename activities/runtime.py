@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -18,9 +19,10 @@ from activities.confine.run import LAUNCHER
 from activities.mcp.servers import Servers
 from activities.registry import ToolRegistry
 from activities.steps import Steps
+from activities.stopping import Stopping
 from loom_dsl.agent import Agent
 from loom_dsl.deaths import DEATH_RULES, DeathRules
-from loom_dsl.errors import ConfigurationError, ModelAccessRefused, PermissionDenied, StoreLocked, WrongStore
+from loom_dsl.errors import ConfigurationError, ModelAccessRefused, PermissionDenied, StoreError, WrongStore
 from loom_dsl.nodes_work import Tool as ToolNode
 from loom_dsl.plan import Plan
 from loom_store.store import Store
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from activities.openai_chat import ChatEndpoint
 
 MOST_FACTS = 1_000
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between two tries of a write that cannot be given up."""
 Kept = TypeVar("Kept")
 Value = TypeVar("Value")
 Run = tuple[str, str]
@@ -119,6 +123,7 @@ class Runtime:
         mcp: The MCP servers that this worker knows.
         approver_keys: Public keys of those who sign decisions; None: nothing that is signed can be verified here.
         deaths: What it means for a step that its worker died.
+        stopping: How the worker stops.
         timeouts: How long a model call may wait, from the environment.
         steps: What notes the steps under way.
     """
@@ -135,6 +140,7 @@ class Runtime:
     mcp: Servers = field(default_factory=lambda: Servers({}, NO_SECRETS))
     approver_keys: ApproverKeys | None = None
     deaths: DeathRules = DEATH_RULES
+    stopping: Stopping = field(default_factory=Stopping)
     timeouts: Timeouts = field(init=False)
     steps: Steps = field(init=False)
     _facts: OrderedDict[Run, JobFacts] = field(default_factory=OrderedDict)
@@ -213,13 +219,28 @@ class Runtime:
         kept = self.store.cached_blob(name)
         return await self.store.read(lambda tx: tx.get_blob(name)) if kept is None else kept
 
-    async def keep(self, work: Callable[[Transaction], Kept]) -> Kept:
-        """Write down what cannot be found out again, such as a model's answer: a locked store is waited for."""
+    async def keep(self, work: Callable[[Transaction], Kept], *, durable: bool = True) -> Kept:
+        """Write down what cannot be found out again, such as a model's answer: a store that fails is waited for.
+
+        It is waited for until somebody has freed the disk, or given the file back its permissions. Only what another
+        try cannot change is raised.
+
+        Args:
+            work: As for `Store.write`.
+            durable: As for `Store.write`.
+        """
+        pause, begun, told = SHORTEST_PAUSE, time.monotonic(), False
         while True:
             try:
-                return await self.store.write(work)
-            except StoreLocked:
-                await asyncio.sleep(0.1)
+                return await self.store.write(work, durable=durable)
+            except StoreError as error:
+                if not error.passes or self.store.closed:
+                    raise
+                if not told and time.monotonic() - begun >= LONGEST_PAUSE:
+                    told = True
+                    activity.logger.warning("what came of a step waits to be written: %s", error.message)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def __aenter__(self) -> Self:
         return self

@@ -37,6 +37,6 @@ def progress_of(runtime: Runtime, call: Call, numbers: Iterator[int]) -> Progres
         key = f"{call.turn}/{call.at}/progress/{attempt}/{next(numbers)}"
         # The tool's work does not depend on who hears of it.
         with contextlib.suppress(StoreError):
-            await runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
+            await runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
 
     return Progress(tell, LARGEST_MESSAGE + OVERLAP)

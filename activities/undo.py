@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
-from activities.effect_outcome import ask_tool
-from activities.holding import AT_WORK, HELD_SECONDS, let_go, this_process
+from activities.effect_outcome import ask_tool, outcome_of
+from activities.holding import AT_WORK, HELD_SECONDS, let_go, never_began, this_process
 from activities.node_call import value_of
 from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
+from activities.stopping import STOPPED
 from activities.tool_run import Raised, describe, run_function, runs_apart
 from activities.users_code import Code, by_position
 from loom_dsl.agent import call_name
@@ -115,6 +117,8 @@ class Undo:
         if begun.status == "pending" and unwritten is not None:
             return await self._settle(one, *unwritten)
         begun = await let_go(self._runtime.store, begun, one.tool.timeout)
+        if never_began(begun) and await self._runtime.store.write(lambda tx: outcome_of(tx, one.key)) is None:
+            return await self._begin(one)
         if begun.status == "settled":
             return "undone", begun.note or ""
         if begun.status == "pending":
@@ -174,6 +178,8 @@ class Undo:
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
         code = Code.of(one.tool, "compensate", by_position)
+        if not await self._runtime.keep(lambda tx: tx.start_effect(one.key, this_process()), durable=False):
+            raise ApplicationError("another worker takes this back", type=STOPPED)
         for number in range(1, ATTEMPTS + 1):
             if number > 1:
                 await asyncio.sleep(PAUSES[number - 2])

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import calls, confinement, graphs, language, policy, starting, waiting, weight
+from benchmarks import calls, confinement, graphs, language, policy, starting, waiting, weight, window
 from benchmarks.report import RESULTS, Table, machine, stamp, write
 from benchmarks.speed import LANES, enter, run_lane
 from benchmarks.stand import Contestant, Stand
@@ -22,6 +22,7 @@ ALONE: dict[str, Alone] = {
     "language": language.measure_language,
     "policy": policy.measure_policy,
     "confinement": confinement.measure_confinement,
+    "window": window.measure_window,
 }
 """What needs no server."""
 NAMES = (*LANES, "pipeline", "nodes", "graphs", "start", "bytes", "memory", "approvals", *ALONE, "model-call")

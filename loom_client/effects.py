@@ -23,7 +23,7 @@ _TAKEN = {
 
 
 def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
-    """Give a job's effects in the order in which they were begun, as JSON.
+    """Give a job's effects in the order in which they were written down, as JSON.
 
     Besides the ledger's fields each has `state` in words, `summary` as an approver saw it, `approved_by` (empty when
     nobody was asked), `reconciled`, and `undone`: what came of taking it back, or None. What has no outcome when its
@@ -51,6 +51,14 @@ def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def effects_in_state(tx: Transaction, state: str) -> list[dict[str, Any]]:
+    """Give the effects of all jobs whose state begins so, the oldest job first, as `told_effects` gives them."""
+    # What is under way is unknown once its job has ended, and what was taken back begins as it was before.
+    statuses = ["unknown", "pending"] if "unknown".startswith(state) else list(_STATES)
+    jobs = tx.jobs_with_effects(statuses)
+    return [row for job in jobs for row in told_effects(tx, job) if row["state"].startswith(state)]
 
 
 def _state(row: Effect, undone: Effect | None, *, over: bool) -> str:

@@ -20,7 +20,6 @@
     │   ├── ToolUnavailable
     │   ├── ToolValidationError
     │   ├── ToolTimeout
-    │   ├── ToolLost                  the worker died or stood still in every attempt at the tool
     │   ├── ApprovalStale             what was approved is about another state of things than there is now
     │   ├── UnreadableResult          the tool ran, and its result is neither text nor JSON
     │   └── OutcomeUnknown            it is not known whether the effect happened
@@ -224,12 +223,6 @@ class ToolTimeout(ToolError):
     recoverable = True
 
 
-class ToolLost(ToolError):
-    """The worker died or stopped reporting while it had this call, each time it was tried."""
-
-    code = "tool_lost"
-
-
 class ApprovalStale(ToolError):
     """What the call changes was changed after its approver was shown it; look again, and ask anew."""
 
@@ -376,10 +369,15 @@ class IllegalTransition(LoomError):
 
 
 class StoreError(LoomError):
-    """The store failed."""
+    """The store failed.
+
+    Attributes:
+        passes: Whether the same write may succeed later, by itself or once somebody has mended what is wrong.
+    """
 
     code = "store_error"
     retryable = True
+    passes: bool = True
 
 
 class StoreLocked(StoreError):
@@ -406,6 +404,7 @@ class StoreTooNew(StoreError):
     """The store was written by a newer release of Loom. Upgrade Loom, or point LOOM_STORE at another file."""
 
     code = "store_too_new"
+    passes = False
     retryable = False
     exit_code = 2
 
@@ -414,6 +413,7 @@ class NotAStore(StoreError):
     """What is at that place is no store, and cannot become one: a directory, or a file of another kind."""
 
     code = "not_a_store"
+    passes = False
     retryable = False
     exit_code = 2
 
@@ -422,6 +422,7 @@ class StoreMissing(StoreError):
     """There is no store at that place."""
 
     code = "store_missing"
+    passes = False
     retryable = False
     exit_code = 2
 
@@ -430,12 +431,14 @@ class BlobMissing(StoreError):
     """The store does not hold that content."""
 
     code = "blob_missing"
+    passes = False
 
 
 class WrongStore(StoreError):
     """This worker has another store than the job was started with."""
 
     code = "wrong_store"
+    passes = False
 
 
 class ServerAway(LoomError):

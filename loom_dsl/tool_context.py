@@ -46,7 +46,8 @@ class ToolContext:
         idempotency_key: The same for every attempt of this call; hand it to services that can use one.
         progress: Tells the watchers a line of partial output; the model does not see it. Of many they are told the
             latest, four times a second at most, and always the last.
-        cancelled: Whether somebody ended the job; long work asks now and then and stops.
+        cancelled: Whether somebody ended the job, or the worker is about to stop; long work asks now and then and
+            stops.
         approved_states: The states (`Preview.state`) for which the call was approved; empty: nobody was asked, or was
             shown one.
         leaves: Tells the state in which an approved call leaves what it changes. Another call of the same turn, that

@@ -15,7 +15,6 @@ LIMIT = 10_000
 _ADVICE: Mapping[str, str] = {
     "validation_error": ADVICE,
     "timeout": "Make the call simpler or split it, then call again.",
-    "tool_lost": "The call may be what ends the worker. Do not repeat it; find another way, or report it.",
     "permission_denied": "This needs authorization. Do not repeat this call; go on without it or say what you need.",
     "tool_not_found": "Use one of the tools that you were given.",
     "tool_unavailable": "Find another way, or report it.",

@@ -32,6 +32,8 @@ WebhookEvent = Literal[
     "job_aborted",
     "job_paused",
     "job_resumed",
+    "step_halted",
+    "step_resumed",
 ]
 """What an endpoint can be told."""
 ASKS = frozenset({"approval_requested", "approval_reminded", "approval_escalated", "approval_renewed"})
@@ -41,6 +43,7 @@ _CHANGES = {"vote": "approval_voted"} | {
 }
 _STATES = {state: f"job_{state}" for state in ("completed", "failed", "aborted")}
 _CONTROLS = {"pause": "job_paused", "resume": "job_resumed"}
+_STEPS = {"halted": "step_halted", "resumed": "step_resumed"}
 _RISKS = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME, _VARIABLE = r"[a-z0-9][a-z0-9_-]{0,39}", r"[A-Za-z_][A-Za-z0-9_]*"
@@ -197,6 +200,10 @@ def told_as(event: Mapping[str, Any]) -> str | None:
             return "approval_expired" if event.get("choice") == "expired" else "approval_decided"
         case "state":
             return _STATES.get(event.get("state", ""))
+        case "halted" | "resumed":
+            return _STEPS[event["t"]]
+        case "control" if event.get("cause"):
+            return None  # only steps go on, and each says so itself
         case "control":
             return _CONTROLS.get(event.get("op", ""))
     return None

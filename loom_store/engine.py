@@ -119,7 +119,9 @@ def store_error(error: DBAPIError | sqlite3.Error, location: Location) -> LoomEr
     explain = _EXPLANATIONS.get(number)
     if explain is not None:
         return explain(location)
-    return StoreError(f"store {location.path}: {cause}")
+    unknown = StoreError(f"store {location.path}: {cause}")
+    unknown.passes = number in _OF_THE_MACHINE
+    return unknown
 
 
 def _locked(location: Location) -> LoomError:
@@ -159,6 +161,8 @@ def _corrupt(location: Location) -> LoomError:
     )
 
 
+_OF_THE_MACHINE: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL})
+"""Errors of disk and memory, which may pass; the others say that a statement is wrong, and will be again."""
 _EXPLANATIONS: Final[dict[int, Callable[[Location], LoomError]]] = {
     sqlite3.SQLITE_BUSY: _locked,
     sqlite3.SQLITE_LOCKED: _locked,

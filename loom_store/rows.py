@@ -81,6 +81,8 @@ class Effect:
         holder: The process in which the tool runs, while it does; see `activities.holding`.
         held_until: Until when the holder says so, unless it says so again.
         images: What stands for the images that the call returned: digest, type and size of each.
+        started_at: When the tool's function was called; None: not that anybody knows. It is not waited for the disk.
+        idempotent: Whether it may be repeated. Such a row is written with the outcome, unless it can be taken back.
         created: Whether this call of `begin_effect` wrote the intent; always False on reading.
     """
 
@@ -101,6 +103,8 @@ class Effect:
     holder: str | None = None
     held_until: str | None = None
     images: tuple[Mapping[str, Any], ...] = ()
+    started_at: str | None = None
+    idempotent: bool = False
     created: bool = False
 
 

@@ -61,9 +61,7 @@ class Store:
             self._dispose()
             raise
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._writer = Writer(
-            self._write_engine, self._transaction, self._explain, self._files.check, location.synchronous
-        )
+        self._writer = Writer(self._write_engine, self._transaction, self._explain, self._files.check, location)
         self._closed = False
 
     @classmethod
@@ -246,6 +244,11 @@ class Store:
             StoreLocked: Another process reads or writes; try again when it does not.
         """
         run_outside(self._location, "VACUUM")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed: nothing is written any more."""
+        return self._closed
 
     def close(self) -> None:
         """Finish what is queued and close the file. Closing again changes nothing."""

@@ -1,11 +1,19 @@
-"""The one thread that writes: queued functions share a transaction, and so one wait for the disk."""
+"""The one thread that writes: queued functions share a transaction, and one beside it waits for the disk.
+
+SQLite holds its write lock while a commit waits for the disk, and other processes see nothing of it until then. So a
+commit does not wait (`synchronous = normal`): it is seen at once, and who asked for more is told when the log has been
+synchronised, by one wait for all that were committed meanwhile. A checkpoint synchronises log and file by itself before
+the log is begun anew.
+"""
 
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
@@ -13,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from loom_dsl.errors import LoomError, StoreError
 from loom_store.engine import is_in_transaction, set_synchronous
-from loom_store.location import Synchronous
+from loom_store.location import Location
 from loom_store.transaction import Transaction
 
 # More would make the first wait for the last; at 64 the disk's share of each is already small.
@@ -21,6 +29,10 @@ _GROUP: Final = 64
 
 Work = Callable[[Transaction], Any]
 Outcome = tuple[Any, BaseException | None]
+
+
+Committed = tuple[Future[Any], Any]
+"""Who waits for the disk, and what it is told then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +50,7 @@ class Writer:
         transaction: Makes a `Transaction` of a connection.
         explain: Turns the database's errors into Loom's.
         check: Raises when the store's files are not those that were opened any more.
-        synchronous: How far a durable commit must have got.
+        location: The file, and how far a durable commit must have got.
     """
 
     def __init__(
@@ -47,14 +59,13 @@ class Writer:
         transaction: Callable[[Connection], Transaction],
         explain: Callable[[DBAPIError], LoomError],
         check: Callable[[], None],
-        synchronous: Synchronous,
+        location: Location,
     ) -> None:
         self._engine = engine
         self._transaction = transaction
         self._explain = explain
         self._check = check
-        self._synchronous = synchronous
-        self._in_force: str | None = None
+        self._disk = _Disk(Path(f"{os.path.realpath(location.path)}-wal")) if location.synchronous == "full" else None
         self._connection: Connection | None = None
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
@@ -96,6 +107,8 @@ class Writer:
                 self._settle(ready)
             # Results must not live on in this frame until the next write.
             del group, ready
+        if self._disk is not None:
+            self._disk.close()
         if self._connection is not None:
             # Where the files are gone, whoever made this leaves all connections as they are.
             with contextlib.suppress(StoreError):
@@ -124,15 +137,20 @@ class Writer:
             outcomes = [(None, reason)] * len(group)
         except BaseException as error:  # handed to those who wait; the thread must live
             outcomes = [(None, error)] * len(group)
+        waiting: list[Committed] = []
         for queued, (result, failure) in zip(group, outcomes, strict=True):
-            if failure is None:
-                queued.future.set_result(result)
-            else:
+            if failure is not None:
                 queued.future.set_exception(failure)
+            elif queued.durable and self._disk is not None:
+                waiting.append((queued.future, result))
+            else:
+                queued.future.set_result(result)
+        if waiting and self._disk is not None:
+            self._disk.wait(waiting)
 
     def _commit(self, group: list[_Queued]) -> list[Outcome]:
         self._check()
-        connection = self._connected(durable=any(queued.durable for queued in group))
+        connection = self._connected()
         try:
             with connection.begin():
                 # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
@@ -148,19 +166,11 @@ class Writer:
             transaction.committed()
         return outcomes
 
-    def _connected(self, durable: bool) -> Connection:
-        """Give the connection, set to wait for the disk or not.
-
-        A commit that did not wait is on the disk with the next one that does: both are in the same log.
-        """
+    def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
-            self._in_force = None
-        wanted = self._synchronous if durable else "normal"
-        if self._in_force != wanted:
             # Through the driver: SQLAlchemy would begin a transaction, inside which this has no effect.
-            set_synchronous(self._connection, wanted)
-            self._in_force = wanted
+            set_synchronous(self._connection, "normal")
         return self._connection
 
     def _run_alone(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
@@ -186,3 +196,65 @@ class Writer:
                 transactions.append(transaction)
                 outcomes.append((result, None))
         return transactions, outcomes
+
+
+class _Disk:
+    """Waits for the disk, for all that was committed since it did so last.
+
+    Args:
+        log: SQLite's log, which has every commit that is not in the file yet.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._queue: queue.SimpleQueue[list[Committed] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="loom-store-disk", daemon=True)
+        self._thread.start()
+
+    def wait(self, committed: list[Committed]) -> None:
+        """Tell who waits when what they committed is on the disk."""
+        self._queue.put(committed)
+
+    def close(self) -> None:
+        """Finish what is queued and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        open_ = True
+        while open_:
+            committed, open_ = self._next()
+            if committed:
+                failure = self._synchronise()
+                for future, result in committed:
+                    if failure is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(failure)
+            del committed
+
+    def _next(self) -> tuple[list[Committed], bool]:
+        committed: list[Committed] = []
+        item = self._queue.get()
+        while item is not None:
+            committed += item
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return committed, True
+        return committed, False
+
+    def _synchronise(self) -> StoreError | None:
+        try:
+            # Opened anew: SQLite makes another log when it has closed the last connection to this one.
+            number = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _to_disk(number)
+            finally:
+                os.close(number)
+        except OSError as error:
+            return StoreError(f"store {self._log}: it cannot be said that a write is on the disk: {error.strerror}")
+        return None
+
+
+_to_disk: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)

@@ -13,6 +13,9 @@ NEAR = 20
 _KEPT = ("to", "choices", "expires_at", "choice", "by", "have", "need", "allowed")
 """What of an event about an approval is told. What somebody wrote beside a decision is between them and the job."""
 
+_OF_STEP = ("at", "cause", "message", "action", "since", "by")
+"""What of an event about a step that waits for somebody is told."""
+
 
 def write_webhooks(tx: Transaction, job: str, events: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     """Write down the messages that follow from new events of a job.
@@ -48,6 +51,8 @@ def _about(tx: Transaction, event: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"turn": event["n"]}
     if event["t"] == "control":
         return {**told, "by": event.get("by", "")}
+    if event["t"] in ("halted", "resumed"):
+        return told | {key: event[key] for key in _OF_STEP if event.get(key) not in (None, "")}
     name = event.get("approval_id")
     if name is None:
         return told

@@ -29,7 +29,8 @@ PAUSE_SECONDS = 1.0
 KILLED = 128
 """From this exit status on it was a signal that ended a process, not the process itself."""
 _POLL_SECONDS = 0.1
-_PATIENCE = guardian.GRACE_SECONDS + 5.0
+_AFTER_GRACE = 5.0
+"""Seconds that a worker has beyond its grace before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class WorkerOptions:
     webhooks: Path | None = None
     keys: Path | None = None
     metrics: str = ""
+    grace: float = 25.0
 
     def command(self, settings: Settings, address: str) -> list[str]:
         """Give the command line of the worker."""
@@ -56,6 +58,7 @@ class WorkerOptions:
         for flag, file in files:
             if file is not None and named_by(flag, file) == flag:  # the worker has our variables
                 command += [flag, str(file.absolute())]
+        command += ["--grace", f"{self.grace:g}"]
         command += ["--metrics", self.metrics] if self.metrics else []
         return command + (["--on-approval", self.on_approval] if self.on_approval else [])
 
@@ -65,10 +68,10 @@ async def develop(server: DevServer, settings: Settings, options: WorkerOptions 
 
     A server that dies is started again on its database; its worker goes on meanwhile.
     """
-    stop = asyncio.Event()
+    stop, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
     say("starting the Temporal server ...")
     starting = asyncio.create_task(server.start())
     if await _first(starting, stop):
@@ -79,7 +82,7 @@ async def develop(server: DevServer, settings: Settings, options: WorkerOptions 
     try:
         starting.result()
         _print_addresses(server, settings)
-        return await _watch(server, settings, options, stop)
+        return await _watch(server, settings, options, stop, at_once)
     finally:
         await server.stop()
 
@@ -102,12 +105,14 @@ def _print_addresses(server: DevServer, settings: Settings) -> None:
         print(f"other terminals: export LOOM_ADDRESS={server.address}", flush=True)
 
 
-async def _watch(server: DevServer, settings: Settings, options: WorkerOptions | None, stop: asyncio.Event) -> int:
+async def _watch(
+    server: DevServer, settings: Settings, options: WorkerOptions | None, stop: asyncio.Event, at_once: asyncio.Event
+) -> int:
     """Keep the server and a worker running until the end."""
     reviver = _Reviver(server, stop)
     while True:
         begun = time.monotonic()
-        async with _child(options.command(settings, server.address) if options else None) as child:
+        async with _child(options, settings, server.address, at_once) as child:
             ended = await _end_of(reviver, child, stop)
         if ended is None:
             say("stopping")
@@ -183,32 +188,45 @@ async def _end_of(reviver: _Reviver, child: "subprocess.Popen[bytes] | None", st
 
 
 @contextlib.asynccontextmanager
-async def _child(command: list[str] | None) -> "AsyncIterator[subprocess.Popen[bytes] | None]":
-    """Run the worker under the guardian, so that it ends with us, in whatever way we end."""
-    if command is None:
+async def _child(
+    options: WorkerOptions | None, settings: Settings, address: str, at_once: asyncio.Event
+) -> "AsyncIterator[subprocess.Popen[bytes] | None]":
+    """Run the worker under the guardian, so that it ends with us, in whatever way we end.
+
+    It gets its grace when it is to end; when `at_once` is set meanwhile, it is told so.
+    """
+    if options is None:
         yield None
         return
-    process = _spawn(command)
+    patience = options.grace + _AFTER_GRACE
+    process = _spawn(options.command(settings, address), patience)
     try:
         yield process
     finally:
         if process.stdin:
             process.stdin.close()
+        hurrying = asyncio.create_task(_hurry(process, at_once))
         waited = 0.0
-        while process.poll() is None and waited < _PATIENCE:
+        while process.poll() is None and waited < patience + _AFTER_GRACE:
             await asyncio.sleep(_POLL_SECONDS)
             waited += _POLL_SECONDS
+        hurrying.cancel()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _spawn(command: list[str]) -> "subprocess.Popen[bytes]":
+async def _hurry(process: "subprocess.Popen[bytes]", at_once: asyncio.Event) -> None:
+    await at_once.wait()
+    process.send_signal(signal.SIGTERM)  # its guardian passes it on
+
+
+def _spawn(command: list[str], patience: float) -> "subprocess.Popen[bytes]":
     # Loom itself is found also where it is not installed but run from its directory.
     home = str(Path(__file__).resolve().parents[2])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", guardian.__file__, *command],
+        [sys.executable, "-I", "-S", guardian.__file__, f"--grace={patience:g}", *command],
         stdin=subprocess.PIPE,
         env={**without_access(os.environ), "PYTHONPATH": os.pathsep.join([*paths, home])},
         start_new_session=True,  # Ctrl-C at the terminal is ours to pass on, in order: the worker, then the server

@@ -1,4 +1,4 @@
-"""``loom effects``: what a job's tools did to the world, and what became of it."""
+"""``loom effects``: what tools did to the world, and what became of it."""
 
 import json
 import sys
@@ -9,19 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from loom_client.cli.failures import DONE, guarded
-from loom_client.cli.options import JobName, Json, StorePath, settings_of
+from loom_client.cli.options import Json, StorePath, settings_of
 
 _COLOURS = {"settled": "green", "reconciled": "green", "compensated": "yellow", "under way": "cyan"}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("effects", help="Show what a job's tools did to the world, and what became of it.")(effects)
+    app.command("effects", help="Show what tools did to the world, and what became of it.")(effects)
 
 
 @guarded
 async def effects(
-    job: JobName,
+    job: Annotated[str | None, typer.Argument(help="The job's id; with --state, all jobs'.", metavar="[JOB]")] = None,
     as_json: Json = False,
     state: Annotated[
         str | None, typer.Option(help="Only those whose state begins so, such as unknown.", metavar="STATE")
@@ -30,24 +30,31 @@ async def effects(
 ) -> int:
     """Show effects."""
     from loom_client.cli.opening import existing_store, find_job
-    from loom_client.effects import told_effects
+    from loom_client.effects import effects_in_state, told_effects
+    from loom_dsl.errors import ConfigurationError
 
+    if job is None and not state:
+        raise ConfigurationError("say which effects: `loom effects JOB`, or `loom effects --state unknown` of all jobs")
+    point = None
     with existing_store(settings_of(store=store)) as opened_store:
-        await find_job(opened_store, job)
-        rows = await opened_store.read(lambda tx: told_effects(tx, job))
-        point = await opened_store.read(lambda tx: tx.fork_point(job))
-    rows = [row for row in rows if state is None or row["state"].startswith(state)]
+        if job is None:
+            rows = await opened_store.read(lambda tx: effects_in_state(tx, state or ""))
+        else:
+            await find_job(opened_store, job)
+            rows = await opened_store.read(lambda tx: told_effects(tx, job))
+            rows = [row for row in rows if row["state"].startswith(state or "")]
+            point = await opened_store.read(lambda tx: tx.fork_point(job))
     if as_json:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
     else:
         if point:
             print(f"forked from {point.job} {point.place}; effects up to there: `loom effects {point.job}`")
-        _show(rows)
+        _show(rows, of_all=job is None)
     return DONE
 
 
-def _show(rows: Iterable[Mapping[str, Any]]) -> None:
+def _show(rows: Iterable[Mapping[str, Any]], *, of_all: bool) -> None:
     from loom_client.render.paper import paper_for
     from loom_client.render.text import one_line
     from loom_dsl.lookalike import revealed
@@ -55,7 +62,12 @@ def _show(rows: Iterable[Mapping[str, Any]]) -> None:
     paper, now, shown = paper_for(sys.stdout), time.time(), False
     for row in rows:
         shown = True
-        parts = (f"turn {row['turn'] + 1}", row["tool"], row["state"], row["call_id"])
+        parts = ((row["job"],) if of_all else ()) + (
+            f"turn {row['turn'] + 1}",
+            row["tool"],
+            row["state"],
+            row["call_id"],
+        )
         paper.line(
             "  ".join(revealed(one_line(part, 100)) for part in parts),
             f"bold {_COLOURS.get(row['state'], 'red')}",
@@ -74,7 +86,8 @@ def _facts(row: Mapping[str, Any], now: float) -> Iterable[str]:
     yield row["summary"] or f"{row['tool']}, whose arguments were not written down"
     ended = f", {row['status']} {clock(row['settled_at'], now)}" if row["settled_at"] else ""
     tries = f", {plural(row['attempts'], 'attempt')}" if row["attempts"] > 1 else ""
-    yield f"begun {clock(row['begun_at'], now)}{ended}{tries}; arguments {row['arguments_digest'][:12]}"
+    again = "; it may be repeated" if row["idempotent"] else ""
+    yield f"begun {clock(row['begun_at'], now)}{ended}{tries}; arguments {row['arguments_digest'][:12]}{again}"
     if row["approved_by"]:
         yield f"approved by {row['approved_by']} ({row['approval_id']})"
     if row["note"]:

@@ -48,6 +48,15 @@ Measure = Annotated[
         envvar="LOOM_METRICS",
     ),
 ]
+Grace = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="How long steps may go on once the worker is told to stop (LOOM_GRACE).",
+        metavar="SECONDS",
+        envvar="LOOM_GRACE",
+    ),
+]
 MaxActivities = Annotated[int, typer.Option(min=1, help="How many model calls and tools run at once.")]
 
 
@@ -74,6 +83,7 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     webhooks: Webhooks = None,
     approver_keys: Keys = None,
     metrics: Measure = "",
+    grace: Grace = 25.0,
     task_queue: TaskQueue = None,
     store: StorePath = None,
 ) -> int:
@@ -85,7 +95,9 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     # The address is the server's own, so a LOOM_ADDRESS for another one is not looked at.
     settings = settings_of("127.0.0.1:7233", "default", task_queue, store)
     files = (mcp, webhooks, approver_keys)
-    options = WorkerOptions(tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files, metrics)
+    options = WorkerOptions(
+        tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files, metrics, grace
+    )
     return await develop(server, settings, options if with_worker else None)
 
 
@@ -102,6 +114,7 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
     webhooks: Webhooks = None,
     approver_keys: Keys = None,
     metrics: Measure = "",
+    grace: Grace = 25.0,
     max_activities: MaxActivities = 100,
 ) -> None:
     """Work."""
@@ -117,7 +130,7 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
         if not place.is_dir():
             raise ConfigurationError(f"--root {root}: there is no such directory")
         files = (mcp, webhooks, approver_keys)
-        options = WorkerOptions(tuple(tools or ()), place, on_approval, tuple(secret or ()), *files, metrics)
+        options = WorkerOptions(tuple(tools or ()), place, on_approval, tuple(secret or ()), *files, metrics, grace)
         asyncio.run(_serve(settings, options, max_activities))
         return 0
 
@@ -176,6 +189,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             webhooks=options.webhooks,
             links=links,
             telemetry=telemetry,
+            grace=options.grace,
             tell=say,
         )
     finally:

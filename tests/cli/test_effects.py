@@ -81,3 +81,30 @@ def test_what_has_no_outcome_when_its_job_has_ended_is_unknown(file: Path, capsy
 def test_a_job_that_is_not_there_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["effects", "jbo", "--store", str(file)]) != 0
     assert "there is no job 'jbo'" in capsys.readouterr().err
+
+
+def test_what_is_unknown_is_listed_of_all_jobs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(file) as store:
+        known = {"session": "s2", "agent": "a", "plan": DIGEST, "task": "t", "workdir": "/", "namespace": "default"}
+        store.write_sync(lambda tx: tx.create_session("s2"))
+        store.write_sync(lambda tx: tx.create_job("other", **known, task_queue="q", created_at=time.time()))
+        given = {"job": "other", "turn": 0, "tool": "pay", "arguments_digest": DIGEST}
+        for name in ("c0", "c1", "c2"):
+            store.write_sync(lambda tx, name=name: tx.begin_effect(f"other/0/{name}", call_id=name, **given))  # type: ignore[misc]
+        store.write_sync(lambda tx: tx.settle_effect("other/0/c0", "unknown"))
+        store.write_sync(lambda tx: tx.settle_effect("other/0/c1", "settled", DIGEST))
+    assert run(["effects", "--state", "unknown", "--store", str(file), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["job"], row["call_id"]) for row in rows] == [("job", "c1"), ("other", "c0")]
+    assert run(["effects", "--state", "unknown", "--store", str(file)]) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert [head.split("  ")[0] for head in heads] == ["job", "other"]
+    assert run(["effects", "--state", "settled", "--store", str(file), "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_neither_a_job_nor_a_state_is_a_mistake_that_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["effects", "--store", str(file)]) == 2
+    told = capsys.readouterr().err
+    assert "loom effects JOB" in told
+    assert "--state unknown" in told

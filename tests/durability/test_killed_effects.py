@@ -34,6 +34,10 @@ CASES = [
     *(case("register", point, RECONCILED, nightly=point == BEFORE) for point in (BEFORE, AFTER)),
     *(case("put", point, nightly=point != AFTER) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
     case("put", AFTER, RETURNED, nightly=True),
+    # More than any number of attempts that was ever a limit: what cannot have happened twice is run.
+    case("send", INTENT, INTENT, INTENT),
+    case("put", BEFORE, BEFORE, BEFORE),
+    case("register", BEFORE, RECONCILED, RECONCILED, RECONCILED),
 ]
 
 
@@ -62,5 +66,5 @@ async def test_an_effect_is_there_once_wherever_its_worker_is_killed(
         assert "outcome_unknown" in message["content"]
     else:
         assert json.loads(message["content"]) == {"done": "one"}
-    expected = [] if tool == "put" else ["unknown" if is_unknown else "settled"]
-    assert [effect.status for effect in effects] == expected
+    assert [effect.status for effect in effects] == ["unknown" if is_unknown else "settled"]
+    assert [effect.idempotent for effect in effects] == [tool == "put"]

@@ -4,6 +4,8 @@ import asyncio
 import dataclasses
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
 from activities.assemble import system_message
+from activities.effect_outcome import outcome_of
 from activities.execute import Execute
 from activities.format import Format
 from activities.llm import Llm
@@ -71,7 +74,7 @@ async def test_a_tool_that_went_away_between_two_attempts_hides_no_effect(
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (None, "Error (tool_lost): The worker died or stopped reporting .*\nThe call may be what ends the worker."),
+        (None, "Error (timeout): no result"),
         ("pending", "Error (outcome_unknown): .*do not repeat it"),
         ("unknown", "Error (outcome_unknown): .*do not repeat it"),
         ("failed", "Error (tool_error): the tool failed"),
@@ -203,6 +206,77 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
         assert await eventually(known) == "unknown"
         told = await attempted(2).run(execute.execute, argument)
         assert told["code"] == "outcome_unknown"
+
+
+def of_a_dead_process() -> str:
+    """Name a process of this machine that has ended."""
+    code = "from activities.holding import this_process; print(this_process(), end='')"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("holder", "started", "code"),
+    [
+        ("dead", False, None),
+        ("dead", True, "outcome_unknown"),
+        ("of another boot", False, "outcome_unknown"),
+        ("of another boot", True, "outcome_unknown"),
+    ],
+)
+async def test_a_call_whose_worker_died_between_its_intent_and_its_tool_is_run(
+    tmp_path: Path, holder: str, started: bool, code: str | None
+) -> None:
+    said: list[str] = []
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        said.append("paid")
+        return "paid"
+
+    holder = of_a_dead_process() if holder == "dead" else f"0f0f0f0f/{of_a_dead_process().partition('/')[2]}"
+    with Store.open(tmp_path / "loom.db") as store:
+        execute, argument = calling_of(pay, store)
+        effect: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "pay"}
+        store.write_sync(lambda tx: tx.begin_effect(KEY, **effect, arguments_digest=digest("{}"), held=(holder, 0.0)))
+        if started:
+            assert store.write_sync(lambda tx: tx.start_effect(KEY, holder))
+        given = await attempted(2).run(execute.execute, argument)
+        found = store.read_sync(lambda tx: tx.effect(KEY))
+    assert (given.get("code"), said) == (code, [] if code else ["paid"])
+    assert found is not None
+    assert (found.status, found.attempts) == ("unknown" if code else "settled", 2)
+
+
+async def test_what_never_began_when_its_job_has_ended_is_cancelled_and_not_unknown(tmp_path: Path) -> None:
+    holder = of_a_dead_process()
+    with Store.open(tmp_path / "loom.db") as store:
+        given: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "pay"}
+        store.write_sync(lambda tx: tx.begin_effect(KEY, **given, arguments_digest=digest("{}"), held=(holder, 0.0)))
+        assert store.write_sync(lambda tx: outcome_of(tx, KEY)) is None
+        (found,) = store.read_sync(lambda tx: tx.effects("job"))
+    assert (found.status, found.note) == ("cancelled", "its worker ended before the tool was called")
+
+
+@pytest.mark.parametrize(("idempotent", "status"), [(True, "settled"), (False, "settled"), (None, None)])
+async def test_the_ledger_lists_what_changes_something_and_nothing_else(
+    tmp_path: Path, idempotent: bool | None, status: str | None
+) -> None:
+    promises: dict[str, Any] = {"read_only": True} if idempotent is None else {"idempotent": idempotent}
+
+    @tool(**promises)
+    def put() -> str:
+        """Put something there."""
+        return "there"
+
+    with Store.open(tmp_path / "loom.db") as store:
+        execute, argument = calling_of(put, store)
+        for number in (1, 2):
+            assert (await attempted(number).run(execute.execute, argument))["ok"]
+        rows = store.read_sync(lambda tx: tx.effects("job"))
+    assert [(row.status, row.idempotent, row.attempts) for row in rows] == (
+        [] if status is None else [(status, idempotent, 2)]
+    )
 
 
 DOT = Image(data=b"\x89PNG\r\n\x1a\n a dot")

@@ -95,12 +95,12 @@ async def ended(stand: Stand) -> bool:
 
 async def is_at_work(stand: Stand, worker: WorkerProcess) -> bool:
     """Whether this very process has begun steps."""
-    return any(f" {worker.process} " in (step.process or "") for step in await under_way(stand))
+    return any(f" {worker.pid} " in (step.process or "") for step in await under_way(stand))
 
 
 async def young(stand: Stand, worker: WorkerProcess) -> None:
     """See that it is written down when the worker began."""
-    (process, *_) = {step.process for step in await under_way(stand) if f" {worker.process} " in (step.process or "")}
+    (process, *_) = {step.process for step in await under_way(stand) if f" {worker.pid} " in (step.process or "")}
     assert process is not None
     await stand.loom.store.write(lambda tx: tx.worker_seen(process) or seen(tx, process, 1.0))
 
@@ -218,7 +218,7 @@ async def test_innocent_jobs_outlive_workers_that_are_killed_six_times(dev_serve
         for kills in range(6):
             await eventually(lambda: is_at_work(stand, worker))
             await young(stand, worker)
-            os.kill(worker.process, signal.SIGKILL)
+            os.kill(worker.pid, signal.SIGKILL)
             await eventually(lambda started=kills + 2: worker.starts == started)
         ended = [await stand.jobs[name] for name in names]
         assert [each.result.error for each in ended if each.result.status != "completed"] == []
@@ -247,8 +247,8 @@ async def test_a_suspected_function_of_a_graph_kills_no_worker(dev_server: DevSe
         suspect = Step(job.id, f"{job.id}/0/kill#1", None, 1, 0, 1)
         await stand.loom.store.write(lambda tx: tx.mark_step(suspect))
         async with WorkerProcess(stand.loom.settings, stand.url, tmp_path, tools=(MODULE,)) as worker:
-            pid = worker.process
+            pid = worker.pid
             found = await killed(job)
             assert f"{MODULE}:kill_function ended its process" in found[-1]["message"]
             assert len(lines(tmp_path, DEATHS)) == 3
-            assert worker.process == pid
+            assert worker.pid == pid

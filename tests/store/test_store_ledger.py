@@ -1,6 +1,7 @@
 """Effects, approvals, jobs and abort marks."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,33 @@ def test_a_known_outcome_stays_and_an_unknown_one_may_become_known(
     else:
         with pytest.raises(ConflictError, match=f"is {first} already and cannot become {second}"):
             settle(store, second)
-    assert begin(store).status == (second if allowed else first)
+    (found,) = store.read_sync(lambda tx: tx.effects("j"))
+    assert found.status == (second if allowed else first)
+
+
+def test_what_was_cancelled_before_it_began_is_begun_anew(store: Store) -> None:
+    begin(store, held=("here", 8.0))
+    assert store.write_sync(lambda tx: tx.start_effect("j/1/call", "here"))
+    settle(store, "cancelled", note="its worker ended before the tool was called")
+    again = begin(store, held=("there", 8.0))
+    assert (again.created, again.status, again.holder, again.started_at, again.note) == (
+        True,
+        "pending",
+        "there",
+        None,
+        None,
+    )
+    assert again.attempts == 2
+    assert store.read_sync(lambda tx: tx.effects("j")) == [replace(again, created=False)]
+
+
+def test_only_the_process_that_holds_an_effect_begins_it(store: Store) -> None:
+    begin(store, held=("here", 8.0))
+    store.write_sync(lambda tx: tx.hold_effect("j/1/call", "there", 8.0))
+    assert not store.write_sync(lambda tx: tx.start_effect("j/1/call", "here"))
+    assert store.write_sync(lambda tx: tx.start_effect("j/1/call", "there"))
+    settle(store, "settled", B)
+    assert not store.write_sync(lambda tx: tx.start_effect("j/1/call", "there"))
 
 
 def test_one_key_cannot_stand_for_two_calls(store: Store) -> None:

@@ -39,6 +39,8 @@ class WorkerProcess:
         activities: How many it runs at once. With one, it asks for no further work while a tool runs.
         webhooks: The file of webhooks.
         deaths: Fields of the rules about deaths that differ from the usual ones.
+        grace: Seconds that steps go on for once it is told to stop.
+        on_approval: Who is told that a job waits.
     """
 
     def __init__(
@@ -49,8 +51,11 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         tools: Sequence[str] = TOOLS,
         activities: int = 100,
+        *,
         webhooks: Path | None = None,
         deaths: Mapping[str, float] | None = None,
+        grace: float | None = None,
+        on_approval: str = "",
     ) -> None:
         self._options = {
             "address": settings.address,
@@ -62,7 +67,10 @@ class WorkerProcess:
             "max_concurrent_activities": activities,
             "webhooks": str(webhooks) if webhooks else None,
             "deaths": dict(deaths or {}),
+            "on_approval": on_approval,
+            **({} if grace is None else {"grace": grace}),
         }
+        self._patience = guardian.GRACE_SECONDS + (grace or 0.0)
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +86,7 @@ class WorkerProcess:
         with self.log.open("ab") as log:
             # The guardian ends the worker when this process lets go of its input, in whatever way.
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
-                [sys.executable, "-I", "-S", guardian.__file__, *command],
+                [sys.executable, "-I", "-S", guardian.__file__, f"--grace={self._patience}", *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -102,18 +110,14 @@ class WorkerProcess:
         process.stdin.close()
         return moment
 
-    @property
-    def process(self) -> int:
-        """The worker's own process; 0 while there is none."""
-        try:
-            children = psutil.Process(self._process.pid).children() if self._process is not None else []
-        except psutil.NoSuchProcess:
-            return 0
-        return int(children[0].pid) if children else 0
-
     def stop(self) -> None:
-        """Tell it to stop in good order."""
-        os.kill(self.process, signal.SIGTERM)
+        """Tell it to stop, as a deployment does; the second time, to stop at once. `ended` waits for its end."""
+        assert self._process is not None, "the worker does not run"
+        self._process.send_signal(signal.SIGTERM)
+
+    def said(self) -> str:
+        """What it wrote to its log."""
+        return self._said()
 
     async def ended(self) -> int:
         """Wait until it ends by itself; its exit status, 128 + n when signal n ended it."""
@@ -127,8 +131,22 @@ class WorkerProcess:
 
     def memory(self) -> int:
         """Its resident memory in bytes."""
+        return int(self.process().memory_info().rss)
+
+    @property
+    def pid(self) -> int:
+        """The worker's own process; 0 while there is none."""
+        try:
+            children = psutil.Process(self._process.pid).children() if self._process is not None else []
+        except psutil.NoSuchProcess:
+            return 0
+        return int(children[0].pid) if children else 0
+
+    def process(self) -> psutil.Process:
+        """The process itself, below its guardian."""
         assert self._process is not None, "the worker does not run"
-        return int(psutil.Process(self.process).memory_info().rss)
+        (worker,) = psutil.Process(self._process.pid).children()
+        return worker
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -152,7 +170,7 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     options |= {name: Path(options[name]) for name in ("root", "webhooks") if options[name]}
     options["deaths"] = DeathRules(**options["deaths"])
-    asyncio.run(serve(**options, ready=READY))
+    asyncio.run(serve(**options, ready=READY, tell=lambda line: print(line, flush=True)))
     # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
     os._exit(0)
 

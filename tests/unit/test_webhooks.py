@@ -127,6 +127,10 @@ class TestWhoIsTold:
             ({"t": "state", "state": "awaiting_human"}, None),
             ({"t": "control", "op": "pause"}, "job_paused"),
             ({"t": "control", "op": "inject"}, None),
+            ({"t": "control", "op": "resume"}, "job_resumed"),
+            ({"t": "control", "op": "resume", "cause": "model_refused"}, None),
+            ({"t": "halted", "at": "model#1", "cause": "model_refused"}, "step_halted"),
+            ({"t": "resumed", "at": "model#1", "cause": "model_refused"}, "step_resumed"),
             ({"t": "llm_delta"}, None),
         ],
     )

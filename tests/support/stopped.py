@@ -1,0 +1,80 @@
+"""Tools of a worker that is stopped: some look whether they are to end, some do not."""
+
+import time
+from pathlib import Path
+
+from loom_dsl.errors import Aborted
+from loom_dsl.tools import ToolContext, tool
+
+BEGUN, GO, RETURNS = "stopped-begun", "stopped-go", "stopped-returns"
+
+
+def _wait(folder: Path, longest: float = 120.0) -> None:
+    with (folder / BEGUN).open("a") as begun:
+        begun.write("begun\n")
+    end = time.monotonic() + longest
+    while not (folder / GO).exists() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+@tool
+def stubborn(text: str, context: ToolContext) -> str:
+    """Work until the file is there, whatever happens.
+
+    Args:
+        text: What to say.
+    """
+    _wait(context.working_dir)
+    (context.working_dir / RETURNS).touch()
+    return f"done: {text}"
+
+
+@tool
+def nap(text: str, context: ToolContext) -> str:
+    """Work for three seconds.
+
+    Args:
+        text: What to say.
+    """
+    _wait(context.working_dir, 3.0)
+    return f"done: {text}"
+
+
+@tool
+def careful(text: str, context: ToolContext) -> str:
+    """Work until it is told to end.
+
+    Args:
+        text: What to say.
+    """
+    with (context.working_dir / BEGUN).open("a") as begun:
+        begun.write("begun\n")
+    while not context.cancelled():
+        time.sleep(0.02)
+    return f"stopped early: {text}"
+
+
+@tool(read_only=True)
+def search(text: str, context: ToolContext) -> str:
+    """Look for something, and give up when told to.
+
+    Args:
+        text: What to look for.
+    """
+    with (context.working_dir / BEGUN).open("a") as begun:
+        begun.write("begun\n")
+    end = time.monotonic() + 120
+    while not (context.working_dir / GO).exists() and time.monotonic() < end:
+        if context.cancelled():
+            raise Aborted("the search was stopped")
+        time.sleep(0.02)
+    return f"found: {text}"
+
+
+def count(text: str, context: ToolContext) -> str:
+    """Count words, for a graph, until it is told to end."""
+    with (context.working_dir / BEGUN).open("a") as begun:
+        begun.write("begun\n")
+    while not context.cancelled():
+        time.sleep(0.02)
+    return f"{len(text.split())} words"
