@@ -55,7 +55,7 @@ def this_process() -> str:
 
 def is_gone(process: str) -> bool | None:
     """Whether a process, as `this_process` named it, is gone; None: it was on another machine, or is not to be told."""
-    place, pid, started = process.rsplit(" ", 2)
+    place, pid, started = [*process.rsplit(" ", 2), "", ""][:3]
     if not place or place != _place(os.getpid()):
         return None
     return not started or _started(int(pid)) != started

@@ -73,6 +73,7 @@ class Steps:
 
     def __init__(self, store: Store, secrets: Mapping[str, str], rules: DeathRules) -> None:
         self.store, self.secrets, self.rules = store, secrets, rules
+        self.process = this_process()
         self.children = Children()
         self.singly = asyncio.Lock()
         self._ended: list[Note] = []
@@ -217,7 +218,7 @@ class Attempt:
             text = redact(f"{code.name} ended its process: {died}", self.steps.secrets)[:LONGEST]
             raise await self.steps.written(partial(self._count, what=text)) from None
         finally:
-            self.steps.later(partial(self._park, process=this_process()))
+            self.steps.later(partial(self._park, process=self.steps.process))
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
@@ -233,7 +234,7 @@ class Attempt:
             return
         await self.steps.written(partial(self._park, process=None))
         async with self.steps.singly:
-            await self.steps.written(partial(self._park, process=this_process()))
+            await self.steps.written(partial(self._park, process=self.steps.process))
             yield
 
     async def _begin(self) -> None:
@@ -246,12 +247,12 @@ class Attempt:
 
     def _noted_begin(self, tx: Transaction) -> tuple[Step, StepHistory]:
         before, unclear = tx.step(self.job, self.key), False
-        if before is not None and before.process not in (None, this_process()):
+        if before is not None and before.process not in (None, self.steps.process):
             fate = self._fate(before, tx.worker_seen(before.process))
             if fate == "gone":
                 self._bury(tx, before.process)
             unclear = fate == "unclear"
-        begun = tx.begin_step(self.job, self.key, this_process())
+        begun = tx.begin_step(self.job, self.key, self.steps.process)
         return begun, StepHistory(begun.deaths, begun.suspected, unclear)
 
     def _fate(self, before: Step, seen: WorkerSeen | None) -> Fate:

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 import threading
 import time
@@ -149,23 +147,6 @@ async def blocking(text: str) -> str:
     return text
 
 
-@tool(read_only=True)
-def die_reading(text: str, context: ToolContext) -> str:
-    """Take the whole process along."""
-    with (context.working_dir / "deaths").open("a") as file:
-        file.write("x\n")
-    os._exit(7)
-
-
-@tool
-def die_writing(text: str, context: ToolContext) -> str:
-    """Take the whole process along, after an effect."""
-    with (context.working_dir / "deaths").open("a") as file:
-        file.write("x\n")
-    os.kill(os.getpid(), signal.SIGKILL)
-    return text
-
-
 def _refuse(*_: Any) -> Any:
     raise LookupError("the author did not think of this")
 
@@ -272,7 +253,7 @@ def unannotated(text) -> str:  # type: ignore[no-untyped-def]
 
 NAMES = (
     "look", "typed", "plain", "plain_async", "whisper", "slow_sync", "slow_async", "stubborn", "blocking", "keyless",
-    "long_key", "unsummarised", "unseen", "uncertain", "absent", "die_reading", "die_writing",
+    "long_key", "unsummarised", "unseen", "uncertain", "absent",
     "chatty", "hung_key", "hung_words", "undecided",
     "fickle", "hopeless", "decided", "waiting",
 )  # fmt: skip
