@@ -13,12 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from loom_client.gateway import pages
-from loom_client.gateway.answers import STATUS, Problem, body, document, json_body, problem, problem_for
+from loom_client.gateway.answers import LATER, STATUS, Problem, body, document, json_body, problem, problem_for
 from loom_client.gateway.bodies import Body, ControlBody, DecisionBody, JobBody, LinksBody, MessageBody
 from loom_client.gateway.desk import Desk
 from loom_client.gateway.links import LINKED
 from loom_client.gateway.openapi import description
 from loom_client.gateway.tokens import Tokens
+from loom_client.server_errors import is_away
 from loom_dsl.approval import problem_of
 from loom_dsl.errors import LoomError
 
@@ -153,6 +154,8 @@ def _guarded(handler: Handler, show: Callable[[Problem], Response] = problem) ->
         except ClientDisconnect:
             raise
         except Exception as error:
+            if is_away(error):
+                return show(Problem(503, "the Temporal server cannot be reached; try again later", after=LATER))
             print(f"gateway: {type(error).__name__}: {str(error)[:300]!r}", file=sys.stderr, flush=True)
             return show(Problem(500, "something went wrong here; it is in the gateway's log"))
 
