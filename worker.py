@@ -249,12 +249,12 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
                 mcp=servers,
                 approver_keys=approver_keys,
             ) as runtime,
+            attendance.kept(),  # before it asks for work, and until all that runs has ended
             delivering(client, opened, task_queue, senders, secrets, links),
             make_worker(
                 client, runtime, task_queue, metrics=metrics, max_concurrent_activities=max_concurrent_activities
             ),
             patient(_presence(client, opened, task_queue)),
-            attendance.kept(),
         ):
             if ready:
                 print(ready, flush=True)
