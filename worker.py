@@ -259,6 +259,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
                 approver_keys=approver_keys,
                 deaths=deaths,
             ) as runtime,
+            attendance.kept(),  # before it asks for work, and until all that runs has ended
             delivering(client, opened, task_queue, senders, secrets, links),
             make_worker(
                 client,
@@ -269,7 +270,6 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
                 grace=grace,
             ) as worker,
             patient(_presence(client, opened, task_queue)),
-            attendance.kept(),
         ):
             if ready:
                 print(ready, flush=True)

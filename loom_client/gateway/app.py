@@ -130,7 +130,7 @@ class Gateway:
         return pages.done(link, answer, STATUS[answer["verdict"]])
 
 
-JOB_STATUSES = ("running", "completed", "failed", "aborted")
+JOB_STATUSES = ("running", "completed", "failed", "aborted", "lost")
 _OPS = ("abort", "pause", "resume", "inject")
 
 

@@ -116,6 +116,27 @@ def test_a_worker_whose_store_is_taken_away_stops_with_one_line_and_writes_nothi
         assert "2, since" in place.loom("store", "info").out
 
 
+def test_a_worker_outlives_that_its_stores_files_are_immutable_and_its_job_goes_on(place: House) -> None:
+    chattr = shutil.which("chattr")
+    files = [f"{place.store}{suffix}" for suffix in ("", "-wal", "-shm")]
+    with working(place) as worker:
+        job = place.started("steered")
+        until(lambda: "Step 1" in place.loom("show", job, "--entries").out or None)
+        made = subprocess.run([str(chattr), "+i", *files], capture_output=True, check=False) if chattr else None
+        if made is None or made.returncode:
+            pytest.skip("chattr +i is not to be had here")
+        try:
+            refused = place.loom("jobs")
+            assert (refused.code, "cannot be written" in refused.err) == (2, True), refused
+            until(lambda: "store_read_only" in worker.said() or "cannot be written any more" in worker.said())
+        finally:
+            subprocess.run([str(chattr), "-i", *files], check=True)
+        assert worker.process.poll() is None, worker.said()
+        seen = len(re.findall(r"Step \d+", place.loom("show", job, "--entries").out))
+        until(lambda: len(re.findall(r"Step \d+", place.loom("show", job, "--entries").out)) > seen + 1)
+        assert place.loom("abort", job).code == 0
+
+
 def test_a_client_that_waits_is_told_that_the_store_was_taken_away(place: House) -> None:
     job = place.started("calm")
     with place.at_terminal("watch", job) as terminal:
