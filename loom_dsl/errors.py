@@ -390,6 +390,7 @@ class StoreLost(StoreError):
     """The store's file was deleted or replaced while this process had it open."""
 
     code = "store_lost"
+    passes = False
     exit_code = 2
 
 
