@@ -119,10 +119,10 @@ def _project(tx: Transaction, call: Call, event: dict[str, Any]) -> None:
 def _project_waits(tx: Transaction, job: str, event: dict[str, Any]) -> None:
     """Keep the lists of the steps that are halted, and of those that wait for the time of their next try."""
     row = tx.job(job) or {}
-    told = {name: value for name, value in event.items() if name not in ("t", "n")}
+    told = {"at": event["node"], **{name: value for name, value in event.items() if name not in ("t", "n", "node")}}
     fields = {}
     for kind in ("halted", "waiting"):
-        left = [step for step in row.get(kind) or () if step["at"] != event["at"]]
+        left = [step for step in row.get(kind) or () if step["at"] != event["node"]]
         fields[kind] = [*left, told] if event["t"] == kind else left
     tx.update_job(job, **{kind: steps or None for kind, steps in fields.items()})
 

@@ -99,9 +99,9 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.PROGRESS: ("tool_call_id", "content"),
     EventType.WARNING: ("code", "message"),
     EventType.CONTROL: ("op", "by"),
-    EventType.HALTED: ("at", "cause", "message", "action", "since"),
-    EventType.RESUMED: ("at", "cause", "by"),
-    EventType.WAITING: ("at", "cause", "message", "since", "next_at", "tries"),
+    EventType.HALTED: ("node", "cause", "message", "action", "since"),
+    EventType.RESUMED: ("node", "cause", "by"),
+    EventType.WAITING: ("node", "cause", "message", "since", "next_at", "tries"),
     EventType.ABORTED: ("reason",),
     EventType.COMPENSATING: ("node",),
     EventType.COMPENSATED: ("node", "outcome"),
@@ -210,8 +210,6 @@ def decode(job: str, offset: int, raw: Mapping[str, Any]) -> Event:
     if raw.get("t") == EventType.RECURSION:
         # Told at the head of the turn that follows; what it says follows from that turn's number.
         data = {"from_turn": parent, "to_turn": turn_id(job, turn), "depth": turn, **data}
-    if isinstance(raw.get("at"), str):  # where, not when
-        data.setdefault("at", raw["at"])
     at, depth, version = raw.get("at"), raw.get("d", turn), raw.get("v", SCHEMA_VERSION)
     return Event(
         type=str(raw.get("t") or raw.get("type") or "unknown"),

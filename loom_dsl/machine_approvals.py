@@ -193,7 +193,8 @@ def _halt(machine: "Machine", token: Token) -> None:
     token.data |= {"deadline": None, "halted": round(machine.state.last, 3)}
     # Asked anew, it may halt again.
     machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None, **machine.named(due=due))
-    machine.emit("halted", **halted_question(machine, token))
+    told = halted_question(machine, token)
+    machine.emit("halted", node=told.pop("at"), **told)
     _announce(machine, token, again="halted")
 
 
@@ -210,7 +211,7 @@ def renew_halted(machine: "Machine", by: str = "") -> None:
     """The job is resumed: the questions that halted steps are asked anew, with their whole time."""
     for token in machine.state.in_order():
         if token.status == WAITING and token.data.pop("halted", False):
-            machine.emit("resumed", at=token.at, cause=HALT_CAUSE, by=by)
+            machine.emit("resumed", node=token.at, cause=HALT_CAUSE, by=by)
             token.data["deadline"] = due = machine.state.last + _period(token)
             machine.emit("approval_changed", approval_id=token.data["id"], what="renewed", expires_at=due)
             _announce(machine, token, again="renewed")

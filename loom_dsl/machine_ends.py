@@ -88,7 +88,7 @@ def close_approval(machine: "Machine", token: Token, **decision: Any) -> None:
     machine.state.decided = [*machine.state.decided, name][-MOST_DECIDED:]
     machine.emit("approval_decided", approval_id=token.data["id"], **decision)
     if token.data.get("halted"):
-        machine.emit("resumed", at=token.at, cause="approval_expired", by=decision.get("by", ""))
+        machine.emit("resumed", node=token.at, cause="approval_expired", by=decision.get("by", ""))
 
 
 def drop_frame(machine: "Machine", key: str) -> None:

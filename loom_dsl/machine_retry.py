@@ -148,7 +148,7 @@ def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds:
     told = {key: record[key] for key in ("cause", "message", "since")}
     count = record["tries"] + record.get("outages", 0)
     other = {} if "outage" in record else {"outage": False}
-    machine.emit("waiting", at=token.at, **told, next_at=round(record["next"], 3), tries=count, **other)
+    machine.emit("waiting", node=token.at, **told, next_at=round(record["next"], 3), tries=count, **other)
     record["told"] = True
     retried(machine, token, attempt=record["attempts"] + 1, code=record["cause"], message=record["message"])
     wake_up(machine, token)
@@ -168,7 +168,7 @@ def _halt(machine: "Machine", token: Token, record: dict[str, Any], action: str)
     record["action"] = action or "put right what is wrong"
     record["told"] = True
     told = {key: record[key] for key in ("cause", "message", "action")}
-    machine.emit("halted", at=token.at, **told, since=record["since"])
+    machine.emit("halted", node=token.at, **told, since=record["since"])
     wake_up(machine, token)
 
 
@@ -233,7 +233,7 @@ def resume_steps(machine: "Machine", by: str, cause: str = "") -> int:
     ]
     for token in found:
         record = token.data["retry"]
-        machine.emit("resumed", at=token.at, cause=record["cause"], by=by)
+        machine.emit("resumed", node=token.at, cause=record["cause"], by=by)
         token.data["retry"] = {key: record[key] for key in ("cause", "message", "attempts")}
         token.data["retry"]["since"] = machine.state.last
         if token.data.get("deadline") is None:
@@ -246,7 +246,7 @@ def wait_over(machine: "Machine", token: Token) -> None:
     """A step that had to wait has ended, however that was: observers see it no longer among what waits."""
     record = token.data.pop("retry", None)
     if record is not None and record.get("told"):
-        machine.emit("resumed", at=token.at, cause=record["cause"], by="")
+        machine.emit("resumed", node=token.at, cause=record["cause"], by="")
 
 
 def halted(machine: "Machine") -> list[dict[str, Any]]:

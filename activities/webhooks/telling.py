@@ -13,7 +13,7 @@ NEAR = 20
 _KEPT = ("to", "choices", "expires_at", "choice", "by", "have", "need", "allowed")
 """What of an event about an approval is told. What somebody wrote beside a decision is between them and the job."""
 
-_OF_STEP = ("at", "cause", "message", "action", "since", "by")
+_OF_STEP = ("node", "cause", "message", "action", "since", "by")
 """What of an event about a step that waits for somebody is told."""
 
 

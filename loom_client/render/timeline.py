@@ -277,16 +277,16 @@ class Timeline:
         self._line(f"{self._dot} {words.get(op, one_line(op, 40))}{by}{reason}", "yellow")
 
     def _halted(self, event: Event) -> None:
-        self._line(f"! {halted_text(event.data, event.job, self._now())}", "bold yellow")
+        self._line(f"! {halted_text(_entry(event), event.job, self._now())}", "bold yellow")
 
     def _resumed(self, event: Event) -> None:
-        at, by = place(str(event.data.get("at") or "")), event.data.get("by")
+        at, by = place(str(event.data.get("node") or "")), event.data.get("by")
         cause = f" ({one_line(str(event.data['cause']), 80)})" if event.data.get("cause") else ""
         who = f" by {one_line(str(by), 80)}" if by else ""
         self._line(f"{self._dot} {one_line(at, 80) or 'the halted step'} goes on{who}{cause}", "yellow")
 
     def _waits(self, event: Event) -> None:
-        self._line(f"{self._dot} {waiting_line(event.data, self._now())}", "yellow")
+        self._line(f"{self._dot} {waiting_line(_entry(event), self._now())}", "yellow")
 
     def _warning(self, event: Event) -> None:
         self._line(f"! {one_line(str(event.data.get('message', '')), 300)}", "yellow")
@@ -323,3 +323,8 @@ class Timeline:
     def _written(self, event: Event) -> None:
         node, child, why = (one_line(str(event.data.get(key, "")), 600) for key in ("node", "child", "message"))
         self._line(f"{self._dot} {node}: {why or f'the written graph runs as {child}'}", "yellow" if why else "")
+
+
+def _entry(event: Event) -> dict[str, Any]:
+    """Give what an event says of a step as lists of jobs have it."""
+    return {**event.data, "at": event.data.get("node", "")}

@@ -33,7 +33,7 @@ def write(house: House, job: str, *events: tuple[str, dict[str, Any]], **fields:
     with Store.open(house.store) as store:
         store.write_sync(lambda tx: tx.update_job(job, **fields))
         for kind, data in events:
-            raw = {"t": kind, "n": 0, "data": data}
+            raw = {"t": kind, "n": 0, "node": data["at"], **{key: data[key] for key in data if key != "at"}}
             store.write_sync(lambda tx, raw=raw: tx.append_events(job, uuid.uuid4().hex, [raw]))  # type: ignore[misc]
 
 

@@ -275,7 +275,7 @@ def test_a_halted_job_waits_and_a_decision_picks_it_up(steps: int | None) -> Non
     assert sim.outcome.result["choice"] == "approve"
     assert of_type(sim.outcome, "control") == []
     (told_halted,), (resumed,) = of_type(sim.outcome, "halted"), of_type(sim.outcome, "resumed")
-    assert told_halted["at"] == resumed["at"] == halted["at"]
+    assert told_halted["node"] == resumed["node"] == halted["at"]
     assert status_of(sim.machine)["halted"] == []
 
 

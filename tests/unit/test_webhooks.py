@@ -129,7 +129,7 @@ class TestWhoIsTold:
             ({"t": "control", "op": "inject"}, None),
             ({"t": "control", "op": "resume"}, "job_resumed"),
             ({"t": "control", "op": "resume", "cause": "model_refused"}, None),
-            ({"t": "halted", "at": "model#1", "cause": "model_refused"}, "step_halted"),
+            ({"t": "halted", "node": "model#1", "cause": "model_refused"}, "step_halted"),
             ({"t": "resumed", "at": "model#1", "cause": "model_refused"}, "step_resumed"),
             ({"t": "llm_delta"}, None),
         ],
