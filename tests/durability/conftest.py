@@ -73,9 +73,9 @@ class House:
         """Let the job's tools go on."""
         (self.workdir(job) / HOLD).unlink()
 
-    def worker(self, environment: dict[str, str] | None = None, activities: int = 100) -> WorkerProcess:
+    def worker(self, environment: dict[str, str] | None = None, **options: Any) -> WorkerProcess:
         """A worker as a process; not started."""
-        return WorkerProcess(self.settings, self.url, self.folder, environment, activities=activities)
+        return WorkerProcess(self.settings, self.url, self.folder, environment, **options)
 
     @asynccontextmanager
     async def inside(self, environment: Mapping[str, str] | None = None, **options: Any) -> AsyncIterator[None]:

@@ -1,6 +1,5 @@
 """The model is away, and workers come and go: no job is lost by it, and each says what it waits for."""
 
-import asyncio
 import socket
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,7 +10,7 @@ from loom_client.fake_model import running
 from loom_client.job import Job
 from loom_dsl.events import EventType
 from tests.durability.conftest import House, Opener
-from tests.durability.reading import account, events, of
+from tests.durability.reading import events, of
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
@@ -154,29 +153,52 @@ async def test_answers_that_cannot_be_used_are_counted_over_continue_as_new(hous
     assert (result.error.code, opened.model.count) == ("model_protocol", 4)
 
 
-async def test_restarts_in_the_middle_of_calls_lose_no_job(house: Opener) -> None:
-    """Clean stops and kills, more of them than a call has tries."""
-    opened = await house([{"before": "4s", "say": "well"}])
-    async with opened.worker() as worker:
-        jobs = [await opened.start() for _ in range(6)]
-        for _ in range(6):
-            await asyncio.sleep(0.5)  # somewhere in the calls
-            worker.kill()
+@pytest.mark.parametrize(
+    ("jobs", "seconds", "restarts"),
+    [(5, 3, 5), pytest.param(20, 15, 6, marks=pytest.mark.nightly)],
+)
+async def test_rolling_restarts_in_the_middle_of_calls_lose_no_job(
+    house: Opener, jobs: int, seconds: int, restarts: int
+) -> None:
+    """Clean stops, more of them than a call has tries, each sooner than a call ends."""
+    opened = await house([{"before": f"{seconds}s", "say": "well"}])
+    async with opened.worker(grace=0.2) as worker:
+        begun = [await opened.start() for _ in range(jobs)]
+        for number in range(1, restarts + 1):
+            await eventually(lambda least=number * jobs: opened.model.count >= least)  # type: ignore[misc]
+            worker.stop()
+            await worker.ended()
             await worker.start()
-        for job in jobs:
-            found = await account(opened.loom.store, job)
-            assert found.status == "completed"
-    for job in jobs:
+        for job in begun:
+            assert (await job.result()).status == "completed"
+    for job in begun:
         assert told(EventType.ERROR, await events(job)) == []
 
 
-async def test_a_release_that_dies_soon_after_its_start_loses_no_job(house: Opener) -> None:
+@pytest.mark.parametrize(("jobs", "deaths"), [(2, 3), pytest.param(10, 8, marks=pytest.mark.nightly)])
+async def test_a_release_that_dies_soon_after_its_start_loses_no_job(house: Opener, jobs: int, deaths: int) -> None:
     opened = await house([{"before": "2s", "say": "well"}])
     async with opened.worker() as worker:
-        jobs = [await opened.start() for _ in range(3)]
-        for _ in range(5):
-            await eventually(lambda: opened.model.count > 0)
+        begun = [await opened.start() for _ in range(jobs)]
+        for number in range(1, deaths + 1):
+            await eventually(lambda least=number: opened.model.count >= least)  # type: ignore[misc]
             worker.kill()
             await worker.start()
-        for job in jobs:
+        for job in begun:
+            result = await job.result()
+            assert result.status == "completed"
+            assert result.usage.model_calls == 1
+
+
+@pytest.mark.nightly
+async def test_an_outage_of_a_minute_costs_no_job(house: Opener) -> None:
+    opened = await house(SAYS)
+    endpoint = Endpoint(opened)
+    async with opened.inside({"OPENAI_BASE_URL": endpoint.url}):
+        begun = [await opened.start() for _ in range(10)]
+        for job in begun:
+            await waits_for(opened, job, tries=7)  # after 1 + 2 + 4 + 8 + 16 + 32 s
+        await endpoint.up()
+        for job in begun:
             assert (await job.result()).status == "completed"
+        await endpoint.down()
