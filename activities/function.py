@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_mod
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.apart.children import LOADING_SECONDS
 from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
 from activities.stopping import refuse_to_begin
-from activities.tool_run import Raised, describe, run_function
+from activities.tool_run import Raised, describe, run_function, runs_apart
 from activities.users_code import Code
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
@@ -97,10 +98,8 @@ class Function:
         keywords |= dict.fromkeys(signature.context, context)
         refuse_to_begin(self._runtime.stopping)
         try:
-            is_async = inspect.iscoroutinefunction(function)
             with self._runtime.stopping.telling(stop):
-                async with asyncio.timeout(call.arguments.get("timeout")):
-                    result = await run_function(function, keywords, is_async=is_async, code=Code((reference,)))
+                result = await self._in_time(function, keywords, Code((reference,)), call.arguments.get("timeout"))
         except TimeoutError:
             late = f"{reference} took longer than its timeout of {call.arguments['timeout']:g} s"
             raise ApplicationError(late, type=TIMEOUT) from None
@@ -110,6 +109,15 @@ class Function:
             stop.set()
             await progress.settle()
         return self._checked(reference, result)
+
+    async def _in_time(
+        self, function: Callable[..., Any], keywords: Mapping[str, Any], code: Code, seconds: float | None
+    ) -> Any:
+        """Call a function, within the time of its node. A process of its own has some more to load the module in."""
+        spare = LOADING_SECONDS if runs_apart(code) else 0.0
+        is_async = inspect.iscoroutinefunction(function)
+        async with asyncio.timeout(None if seconds is None else seconds + spare):
+            return await run_function(function, keywords, is_async=is_async, code=code, seconds=seconds)
 
     def _teller(self, call: Call) -> Callable[[str], Any]:
         count = 0

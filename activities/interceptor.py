@@ -19,7 +19,7 @@ from activities.heartbeats import Heartbeats
 from activities.runtime import Run, Runtime, remember, take_run, this_run
 from activities.stopping import STOPPED
 from activities.tool_run import describe
-from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StoreError, StoreLocked, WrongStore
+from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StepDied, StoreError, StoreLocked, WrongStore
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
@@ -140,7 +140,9 @@ class _Inbound(ActivityInboundInterceptor):
     def _told(self, error: LoomError) -> ApplicationError:
         text = self._text(error.message)
         gone = isinstance(error, BlobMissing)  # it does not come back
-        if (isinstance(error, StoreError | MissingTools) and not gone) or activity.info().activity_type == FLUSH:
+        elsewhere = isinstance(error, StepDied) and not error.halts  # a local step that is to run remotely
+        unanswered = elsewhere or (isinstance(error, StoreError | MissingTools) and not gone)
+        if unanswered or activity.info().activity_type == FLUSH:
             return _unanswered(text, error.code, self._delay(error))
         return answered(
             text,

@@ -15,9 +15,10 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from loom_dsl.commands import ActivityFailed
 
-WORKERS_SECONDS = 30.0
-"""Seconds that a worker has for an activity beyond the step's own time, which the activity keeps itself. When they are
-over, nobody has answered, and the engine gives the activity to a worker again."""
+WORKERS_SECONDS = 90.0
+"""Seconds that a worker has for an activity beyond the step's own time, which the activity keeps itself: for waiting,
+writing, and loading users' modules into a process of their own. When they are over, nobody has answered, and the engine
+gives the activity to a worker again."""
 HEARTBEAT = 5.0
 """Seconds after which a remote activity of a killed worker is given to another, where the plan says nothing."""
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import psutil
 
+from activities.stopping import GRACE
 from loom_client import guardian
 from loom_client.settings import Settings
 from loom_dsl.deaths import DeathRules
@@ -70,7 +71,7 @@ class WorkerProcess:
             "on_approval": on_approval,
             **({} if grace is None else {"grace": grace}),
         }
-        self._patience = guardian.GRACE_SECONDS + (grace or 0.0)
+        self._patience = guardian.GRACE_SECONDS + (GRACE if grace is None else grace)
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
