@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ LOADING_SECONDS = 60.0
 PARTING_SECONDS = 1.0
 """For what a call may still see that it is cancelled, before its process is killed."""
 _ENDING_SECONDS = 5.0
-_TAIL_LINES, _TAIL_WIDTH = 20, 300
+_TAIL_LINES, _TAIL_BYTES = 20, 6_000
 _START = Path(__file__).with_name("start.py")
 
 
@@ -82,7 +81,7 @@ class _Child:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._contexts: list[ToolContext] = []
-        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._tail = b""
         self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = loop.create_future()
@@ -189,8 +188,7 @@ class _Child:
         while data := await process.stderr.read(65_536):
             with contextlib.suppress(OSError):
                 os.write(2, data)
-            lines = data.decode("utf-8", "replace").splitlines()
-            self._tail.extend(line[:_TAIL_WIDTH] for line in lines if line.strip())
+            self._tail = (self._tail + data)[-_TAIL_BYTES:]
 
     def _take(self, message: Message) -> None:
         kind, *rest = message
@@ -238,7 +236,7 @@ def _settle(future: "asyncio.Future[Any]", value: Any, error: Exception | None) 
         future.set_exception(error)
 
 
-def _how(status: int, tail: "deque[str]") -> str:
+def _how(status: int, tail: bytes) -> str:
     """Say how a process ended."""
     if status >= 0:
         how = f"it ended with exit status {status}"
@@ -247,5 +245,8 @@ def _how(status: int, tail: "deque[str]") -> str:
             how = f"it was ended by {signal.Signals(-status).name}"
         except ValueError:
             how = f"it was ended by signal {-status}"
-    said = "\n".join(tail)
+    lines = tail.decode("utf-8", "replace").splitlines()
+    if len(tail) == _TAIL_BYTES:
+        del lines[0]  # what is left of a secret there would not be known
+    said = "\n".join([line for line in lines if line.strip()][-_TAIL_LINES:])
     return f"{how}; the last that it said:\n{said}" if said else f"{how}, and said nothing"

@@ -25,6 +25,9 @@ def _end_with(parent: int) -> None:
 def main() -> None:
     """Be that process."""
     _end_with(int(sys.argv[2]))
+    # Who ends all processes of a service tells the worker, too, which says when this one is to end. A handler, and not
+    # SIG_IGN, which what this process starts would inherit.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     faulthandler.enable(all_threads=False)  # the last lines of a crash say where it was
     line = socket.socket(fileno=int(sys.argv[1]))
     stream = line.makefile("rb")

@@ -186,7 +186,7 @@ async def test_what_cannot_be_loaded_or_handed_over_is_told(children: Children) 
     assert "cannot be handed over" in caught.value.error.message
 
 
-async def test_secrets_are_in_no_argument_and_no_variable_of_the_process(children: Children, tmp_path: Path) -> None:
+async def test_a_process_shows_no_secret_and_ends_when_its_worker_says_so(children: Children, tmp_path: Path) -> None:
     said: list[str] = []
     stop = threading.Event()
     context = context_of(tmp_path, said, stop)
@@ -196,5 +196,6 @@ async def test_secrets_are_in_no_argument_and_no_variable_of_the_process(childre
     (process,) = psutil.Process().children()
     assert not any("a-secret-4711" in text for text in [*process.cmdline(), *process.environ().values()])
     assert process.cwd() == os.getcwd()
+    process.terminate()  # as who stops a whole service does
     stop.set()
     assert await calling == "cancelled"
