@@ -7,8 +7,9 @@ import pytest
 
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, effects_of
-from tests.support import killing
+from tests.support import killing, stopped
 from tests.support.external import lines
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
@@ -34,10 +35,6 @@ CASES = [
     *(case("register", point, RECONCILED, nightly=point == BEFORE) for point in (BEFORE, AFTER)),
     *(case("put", point, nightly=point != AFTER) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
     case("put", AFTER, RETURNED, nightly=True),
-    # More than any number of attempts that was ever a limit: what cannot have happened twice is run.
-    case("send", INTENT, INTENT, INTENT),
-    case("put", BEFORE, BEFORE, BEFORE),
-    case("register", BEFORE, RECONCILED, RECONCILED, RECONCILED),
 ]
 
 
@@ -68,3 +65,23 @@ async def test_an_effect_is_there_once_wherever_its_worker_is_killed(
         assert json.loads(message["content"]) == {"done": "one"}
     assert [effect.status for effect in effects] == ["unknown" if is_unknown else "settled"]
     assert [effect.idempotent for effect in effects] == [tool == "put"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "hooks"), [("late", {}), ("stubborn", {"before_execute": f"{stopped.__name__}:linger"})]
+)
+async def test_a_call_that_three_workers_died_before_is_done(house: Opener, tool: str, hooks: dict[str, str]) -> None:
+    """An idempotent one before its effect, and one that is not before its intent; each death is the machine's."""
+    opened = await house([{"calls": [{"tool": tool, "args": {"text": "one"}}]}, {"say": "It says: {last}"}])
+    agent = opened.agent(tools=[f"{stopped.__name__}:{tool}"], permissions={"allow": [tool]}, hooks=hooks)
+    async with WorkerProcess(opened.settings, opened.url, opened.folder, tools=[stopped.__name__]) as worker:
+        job = await opened.start(agent)
+        name = stopped.ASKED if hooks else stopped.BEGUN
+        for number in range(1, 4):
+            await eventually(lambda number=number: len(lines(opened.workdir(job), name)) >= number)  # type: ignore[misc]
+            worker.kill()
+            await worker.start()
+        (opened.workdir(job) / stopped.GO).touch()
+        told = await account(opened.loom.store, job)
+    assert told.status == "completed"
+    assert told.messages[2]["content"] == "done: one"

@@ -4,9 +4,10 @@ import time
 from pathlib import Path
 
 from loom_dsl.errors import Aborted
+from loom_dsl.hooks import HookAnswer, HookCall
 from loom_dsl.tools import ToolContext, tool
 
-BEGUN, GO, RETURNS = "stopped-begun", "stopped-go", "stopped-returns"
+BEGUN, GO, RETURNS, ASKED = "stopped-begun", "stopped-go", "stopped-returns", "stopped-asked"
 
 
 def _wait(folder: Path, longest: float = 120.0) -> None:
@@ -78,3 +79,24 @@ def count(text: str, context: ToolContext) -> str:
     while not context.cancelled():
         time.sleep(0.02)
     return f"{len(text.split())} words"
+
+
+@tool(idempotent=True)
+def late(text: str, context: ToolContext) -> str:
+    """Do something, but not before the file is there.
+
+    Args:
+        text: What to say.
+    """
+    _wait(context.working_dir)
+    return f"done: {text}"
+
+
+def linger(call: HookCall) -> HookAnswer | None:
+    """Keep a stage from its beginning for as long as a hook may, until the file is there."""
+    with (call.working_dir / ASKED).open("a") as asked:
+        asked.write("asked\n")
+    end = time.monotonic() + 2.5
+    while not (call.working_dir / GO).exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return None
