@@ -11,7 +11,7 @@ from activities.runtime import Call, Runtime
 from loom_dsl.approval import Decision
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.canonical import canonical_json
-from loom_dsl.errors import PermissionDenied, StoreError
+from loom_dsl.errors import ApprovalUnwritten, PermissionDenied
 from loom_store.transaction import Transaction
 
 PATIENCE = 10.0
@@ -41,7 +41,7 @@ async def check_approved(
 
     Raises:
         PermissionDenied: It was decided otherwise, or about other arguments.
-        StoreError: No decision is written down; another attempt may find one.
+        ApprovalUnwritten: No decision is written down; another attempt may find one.
     """
     if call.batches:
         await runtime.store.write(lambda tx: store_events(tx, call))
@@ -59,7 +59,7 @@ async def check_approved(
         if rows and all(row["status"] != "pending" for row in rows):
             raise PermissionDenied("nobody approved this call with these arguments")
         if time.monotonic() > until:
-            raise StoreError("the approval of this call is not written down")
+            raise ApprovalUnwritten("the approval of this call is not written down")
         await asyncio.sleep(_EVERY)
 
 

@@ -59,7 +59,7 @@ def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
     effect = tx.effect(key)
     if effect is None or effect.status == "cancelled":
         return None
-    if never_began(effect) and not is_held(effect):
+    if never_began(effect, tx.epoch_began()) and not is_held(effect):
         tx.settle_effect(key, "cancelled", note=NEVER_BEGAN)
         return None
     if effect.status == "settled" and effect.result_digest:

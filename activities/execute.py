@@ -144,12 +144,13 @@ class Execute:
         It may be at work still, in a worker that the server lost sight of: then its end is waited for. Where it never
         called the tool, this one does.
         """
-        can_tell = run.tool.idempotent or run.tool.reconcile is not None or never_began(effect)
+        epoch = await self._runtime.store.read(lambda tx: tx.epoch_began())
+        can_tell = run.tool.idempotent or run.tool.reconcile is not None or never_began(effect, epoch)
         wait, seconds = take_over if can_tell else let_go, run.tool.timeout + LEFT_ALONE
         effect = await wait(self._runtime.store, effect, seconds)
         if effect.status == "pending" and can_tell:
             try:
-                if (output := await self._taken_over(run, effect)) is not None:
+                if (output := await self._taken_over(run, never_began(effect, epoch))) is not None:
                     return {"ok": True, **await self._kept(run, output)}
             finally:
                 if run.place not in self._running:
@@ -158,12 +159,12 @@ class Execute:
         told = await self._runtime.store.write(lambda tx: outcome_of(tx, run.key))
         return told or {"ok": False, "code": Aborted.code, "message": NEVER_BEGAN}
 
-    async def _taken_over(self, run: Attempt, effect: Effect) -> str | None:
+    async def _taken_over(self, run: Attempt, unbegun: bool) -> str | None:
         """Give the output of a call whose attempt is gone, calling again where that may be; None: it is not known.
 
         A tool that is asked what became of it is asked again when its worker dies meanwhile: asking changes nothing.
         """
-        if run.tool.idempotent or never_began(effect):
+        if run.tool.idempotent or unbegun:
             return await self._run(run)
         if run.tool.reconcile is None:
             return None

@@ -61,14 +61,20 @@ def is_gone(process: str) -> bool | None:
     return not started or _started(int(pid)) != started
 
 
-def never_began(effect: Effect) -> bool:
+def never_began(effect: Effect, epoch: float | None = None) -> bool:
     """Whether an effect without an outcome cannot have happened: its tool's function was not called.
 
     That it is called is written down before it is, but not waited for: a machine that crashed may have lost it, and of
     another machine nothing is known.
+
+    Args:
+        effect: The effect.
+        epoch: When the store's present epoch began, in seconds since 1970; None: in its first one.
     """
     if effect.status != "pending" or effect.started_at is not None or not effect.holder:
         return False
+    if epoch is not None and datetime.fromisoformat(effect.begun_at).timestamp() < epoch:
+        return False  # what was restored may be older than the call
     boot = _place(os.getpid()).partition("/")[0]
     return bool(boot) and effect.holder.partition("/")[0] == boot
 

@@ -19,7 +19,18 @@ from activities.heartbeats import Heartbeats
 from activities.runtime import Run, Runtime, remember, take_run, this_run
 from activities.stopping import STOPPED
 from activities.tool_run import describe
-from loom_dsl.errors import BlobMissing, LoomError, MissingTools, StepDied, StoreError, StoreLocked, WrongStore
+from loom_dsl.errors import (
+    LoomError,
+    MissingTools,
+    NotAStore,
+    StepDied,
+    StoreError,
+    StoreLocked,
+    StoreLost,
+    StoreMissing,
+    StoreTooNew,
+    WrongStore,
+)
 from loom_dsl.redaction import redact
 from loom_store.engine import BUSY_SECONDS
 
@@ -27,6 +38,9 @@ STOPPED_DELAY = 0.1
 """Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
 LONGEST = 4_000
 """Characters of a failure's message that are kept."""
+ELSEWHERE = (WrongStore, StoreLost, NotAStore, StoreTooNew, StoreMissing)
+"""What is wrong with this worker's store; another worker may have the right one. What else does not pass, such as a
+content that is missing, does not pass at all."""
 FLUSH = "loom.events.flush"
 """The activity without which no job ends: it is tried again whatever went wrong."""
 UNANSWERED = frozenset({MissingTools.code, WrongStore.code, STOPPED})
@@ -139,7 +153,7 @@ class _Inbound(ActivityInboundInterceptor):
 
     def _told(self, error: LoomError) -> ApplicationError:
         text = self._text(error.message)
-        gone = isinstance(error, BlobMissing)  # it does not come back
+        gone = isinstance(error, StoreError) and not error.passes and not isinstance(error, ELSEWHERE)
         elsewhere = isinstance(error, StepDied) and not error.halts  # a local step that is to run remotely
         unanswered = elsewhere or (isinstance(error, StoreError | MissingTools) and not gone)
         if unanswered or activity.info().activity_type == FLUSH:

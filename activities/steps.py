@@ -34,6 +34,8 @@ from loom_store.steps import Step, WorkerSeen
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
+SINGLY_SECONDS = 30.0
+"""For how long a suspect of Loom's own waits for another one; a model may answer for minutes."""
 PAUSE_SECONDS = 1.0
 """Before a step is run again whose process died."""
 STRETCH = "loom.local"
@@ -233,9 +235,16 @@ class Attempt:
             yield
             return
         await self.steps.written(partial(self._park, process=None))
-        async with self.steps.singly:
+        alone, alone_held = self.steps.singly, False
+        with contextlib.suppress(TimeoutError):  # then it goes on beside the other: it is a suspect, no more
+            await asyncio.wait_for(alone.acquire(), SINGLY_SECONDS)
+            alone_held = True
+        try:
             await self.steps.written(partial(self._park, process=self.steps.process))
             yield
+        finally:
+            if alone_held:
+                alone.release()
 
     async def _begin(self) -> None:
         step, history = await self.steps.written(self._noted_begin)

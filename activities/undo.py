@@ -117,7 +117,8 @@ class Undo:
         if begun.status == "pending" and unwritten is not None:
             return await self._settle(one, *unwritten)
         begun = await let_go(self._runtime.store, begun, one.tool.timeout)
-        if never_began(begun) and await self._runtime.store.write(lambda tx: outcome_of(tx, one.key)) is None:
+        epoch = await self._runtime.store.read(lambda tx: tx.epoch_began())
+        if never_began(begun, epoch) and await self._runtime.store.write(lambda tx: outcome_of(tx, one.key)) is None:
             return await self._begin(one)
         if begun.status == "settled":
             return "undone", begun.note or ""

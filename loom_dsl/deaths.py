@@ -22,13 +22,14 @@ class DeathRules:
         most: Counted deaths after which a step is halted.
         young: Seconds from a worker's start within which its death is no step's fault.
         silent: Seconds after which a worker on another machine that has said nothing is gone.
-        singly: Deaths of workers, counted or not, after which a step of Loom's own waits for the other suspects.
+        singly: Deaths of workers, counted or not, after which a step of Loom's own waits for the other suspects. Most
+            are killed from outside, with many steps under way, and these must not stand in line for it.
     """
 
     most: int = 3
     young: float = 30.0
     silent: float = 20.0
-    singly: int = 2
+    singly: int = 5
 
 
 DEATH_RULES = DeathRules()

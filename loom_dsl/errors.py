@@ -48,6 +48,7 @@
         ├── NotAStore
         ├── StoreMissing
         ├── BlobMissing
+        ├── ApprovalUnwritten
         └── WrongStore            the worker has another store than the job
 
 A class's docstring is its default message. `code` is stable: it is the type of the Temporal
@@ -432,6 +433,13 @@ class BlobMissing(StoreError):
     """The store does not hold that content."""
 
     code = "blob_missing"
+    passes = False
+
+
+class ApprovalUnwritten(StoreError):
+    """The approval of a call is not in this store, as after an older one was put in its place; have it asked anew."""
+
+    code = "approval_unwritten"
     passes = False
 
 

@@ -172,9 +172,22 @@ class Machine(Moves):
             return False
         return fire_joins(self) or fail_stuck(self)
 
+    def _run_again(self, token: Token) -> None:
+        """A step's pause is over. Where its arguments were too large to be kept, its node says them once more."""
+        if run_again(self, token):
+            return None
+        try:
+            node = self.node(token)
+            ENTER[node.kind](self, token, node, self.names(token))
+            if (due := token.data.get("deadline")) is not None and token.at in self.state.tokens:
+                self.command(StartTimer(at=token.at, when=due))
+        except ExpressionError as error:
+            return self.fail_node(token, error.code, error.message)
+        return None
+
     def _enter(self, token: Token) -> None:
         if is_due(token):
-            return run_again(self, token)
+            return self._run_again(token)
         node = self.node(token)
         if "full" in token.data:
             return self.fail_node(token, "max_visits", f"`{token.node}` was entered over {token.data['full']} times")

@@ -73,6 +73,8 @@ def _one_of(
 
 def _run(machine: "Machine", token: Token, activity: str, arguments: dict[str, Any], **how: Any) -> None:
     token.status = RUNNING
+    if (known := token.data.get("retry")) is not None:  # of tries before this one
+        how |= {"before": known["attempts"], "tries": known.get("tries", 0)}
     machine.command(RunActivity(at=token.at, activity=activity, arguments=arguments, **how))
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from loom_dsl.commands import MAX_OUTAGE, ActivityFailed, CancelTimer, RunActivity, StartTimer
 from loom_dsl.machine_state import BACKING_OFF, HALTED, READY, RUNNING, Token
-from loom_dsl.machine_told import retried
+from loom_dsl.machine_told import OWN_GRAPHS, retried
+from loom_dsl.wire import size_of
 
 if TYPE_CHECKING:
     from loom_dsl.machine_moves import Moves as Machine
@@ -26,6 +27,8 @@ EARLY = 0.05
 """Seconds by which a timer may seem to fire too soon."""
 MAX_RETRY_AFTER = 7 * 86_400.0
 """Seconds of a party's own wish to wait that are believed: a week."""
+MAX_KEPT = 4 * 1024
+"""Bytes as JSON of the arguments that a step keeps while it waits."""
 MAX_MESSAGE = 500
 """Characters of why a step waits that travel with its job."""
 
@@ -96,7 +99,8 @@ def judge(
     tries += failed.tries
     if not (failed.again or failed.outage) or tries >= attempts:
         return None
-    return Wait(min(longest, initial * backoff ** min(tries - 1, 1_000)) if asked is None else asked, None, tries)
+    own = min(longest, initial * backoff ** min(tries - 1, 1_000))
+    return Wait(own if asked is None else min(asked, max(longest, own)), None, tries)
 
 
 def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> None:
@@ -105,7 +109,7 @@ def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> N
     if command is None:
         token.status = READY
         return machine.fail_node(token, failed.code, failed.message)
-    catch, known = machine.node(token).catch, token.data.get("retry", {})
+    known = token.data.get("retry", {})
     verdict = judge(
         failed,
         command.retry,
@@ -114,7 +118,7 @@ def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> N
         outages=known.get("outages", 0),
         outage_since=known.get("outage"),
         max_outage=command.max_outage,
-        caught=failed.code in catch or ("any" in catch and not command.waits),
+        caught=_is_caught(machine, token, failed.code, waits=command.waits),
     )
     token.status = READY
     if verdict is None:
@@ -131,20 +135,47 @@ def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> N
     record["tries"] = verdict.tries
     if verdict.outage_since is not None:
         record |= {"outage": verdict.outage_since, "outages": known.get("outages", 0) + 1}
-    return _back_off(machine, token, record, verdict.seconds)
+    return _back_off(machine, token, record, verdict.seconds, spread=failed.retry_after is None)
+
+
+def _is_caught(machine: "Machine", token: Token, code: str, *, waits: bool) -> bool:
+    """Whether the graph has a way of its own for a failure here, in the node or around it; or the job is being ended.
+
+    Loom's own graphs say with `max_outage` that their `catch: any` is for what no wait and nobody can mend.
+    """
+    if machine.state.abort is not None:
+        return True
+    catch = machine.node(token).catch
+    if code in catch or ("any" in catch and not waits):
+        return True
+    frame = machine.state.frames[token.frame]
+    while frame.parent and machine.state.turn is None:
+        owner = machine.state.tokens[frame.parent]
+        frame = machine.state.frames[owner.frame]
+        catch = machine.node(owner).catch
+        if not frame.graph.startswith(OWN_GRAPHS) and (code in catch or "any" in catch):
+            return True
+    return False
 
 
 def _kept(command: RunActivity) -> dict[str, Any]:
-    """What is needed to run the same again: the arguments that it was given, not those that it would be given now."""
+    """What is needed to run the same again: the arguments that it was given, not those that it would be given now.
+
+    Large ones are not kept, but found out again: the state of a job that waits must go through continue-as-new.
+    """
+    if size_of(command.arguments) > MAX_KEPT:
+        return {}
     call: dict[str, Any] = {"activity": command.activity, "with": command.arguments, "retry": list(command.retry)}
     call |= {"carrier": command.carrier, "carries": command.carries, "timeout": command.timeout}
     call |= {"max_outage": command.max_outage, "waits": command.waits}
     return call if command.heartbeat is None else {**call, "heartbeat": command.heartbeat}
 
 
-def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds: float) -> None:
+def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds: float, *, spread: bool) -> None:
     token.status = BACKING_OFF
-    record["next"] = machine.state.last + _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
+    if spread:  # nobody comes back before the time that was asked for
+        seconds = _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
+    record["next"] = machine.state.last + seconds
     told = {key: record[key] for key in ("cause", "message", "since")}
     count = record["tries"] + record.get("outages", 0)
     other = {} if "outage" in record else {"outage": False}
@@ -196,9 +227,11 @@ def _ready(token: Token) -> None:
     token.status = READY
 
 
-def run_again(machine: "Machine", token: Token) -> None:
-    """Run a step once more, with what it was given the first time."""
+def run_again(machine: "Machine", token: Token) -> bool:
+    """Run a step once more, with what it was given the first time; False where that is to be found out again."""
     call, record = token.data.pop("call"), token.data["retry"]
+    if not call:
+        return False
     token.status = RUNNING
     machine.command(
         RunActivity(
@@ -218,6 +251,7 @@ def run_again(machine: "Machine", token: Token) -> None:
     )
     if (due := token.data.get("deadline")) is not None:
         machine.command(StartTimer(at=token.at, when=due))
+    return True
 
 
 def resume_steps(machine: "Machine", by: str, cause: str = "") -> int:

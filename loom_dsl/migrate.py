@@ -48,6 +48,8 @@ def moved(
     for token in other.tokens.values():
         token.source, token.via = names.get(token.source, token.source), names.get(token.via, token.via)
         token.node = names.get(token.node, token.node)
+        if "call" in token.data:  # what a step is given that waits for its next try is for the new plan to say
+            token.data = {**token.data, "call": {}}
         if not problems and token.status != TIMING and _is_without_deadline(new, other, token):
             token.data = {**token.data, "deadline": None}
     return other, list(dict.fromkeys(problems))

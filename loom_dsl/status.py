@@ -49,7 +49,15 @@ def status_of(machine: Machine) -> dict[str, Any]:
 
 
 def _wait(token: Token) -> dict[str, Any] | None:
-    """What a token waits for that is no approval and no activity."""
+    """What a token waits for that is no approval and no activity; until when at most, where an edge has a deadline."""
+    waits = _waits_for(token)
+    due = token.data.get("deadline")
+    if due is None or token.status == WAITING:
+        return waits
+    return {"at": token.at, "until": due, **(waits or {})}
+
+
+def _waits_for(token: Token) -> dict[str, Any] | None:
     if token.status == LISTENING:
         return {"at": token.at, "event": token.data["name"], "key": token.data["key"]}
     if token.status == TIMING:

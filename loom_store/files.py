@@ -56,6 +56,7 @@ class StoreFiles:
 
     def _look(self, suffix: str) -> StoreError | None:
         place = self._places[suffix]
+        least = self._shared  # before the look: another thread may see it grown, and say so, in between
         try:
             seen = os.stat(place)
         except FileNotFoundError:
@@ -66,9 +67,9 @@ class StoreFiles:
         if self._known.setdefault(suffix, identity) != identity:
             return self._lost(suffix, "was replaced by another file")
         if suffix == "-shm":
-            if seen.st_size < self._shared:
+            if seen.st_size < least:
                 return self._lost(suffix, "was cut off")
-            self._shared = seen.st_size
+            self._shared = max(self._shared, seen.st_size)
         # Also of root: nobody may write what is immutable, or on a disk that is mounted to be read only.
         return None if os.access(place, os.W_OK) else self._read_only(place)
 

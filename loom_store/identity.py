@@ -6,6 +6,7 @@ what is missing from the store proves nothing.
 """
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -24,6 +25,7 @@ FIRST: Final = "the store was made"
 MOVED: Final = "the file is not the one that the store was in before"
 OLDER: Final = "the file has an older content than it had before"
 _HEARD: Final = "user.loom.heard"
+_NAME: Final = "user.loom.name"
 """Attribute of the file: when a worker of the store was last heard, in milliseconds. A backup that is copied into the
 file leaves the attribute as it is, and does not have that moment."""
 _SLACK: Final = 60_000
@@ -115,8 +117,32 @@ class Identity(Scope):
 def file_name(path: Path) -> str:
     """Name a file so that a copy of it, or one restored in its place, has another name; it may be renamed.
 
-    Not by the device's number, which another start of the machine may change for the same disk.
+    An attribute of the file is part of it, made at the first look: the number of a deleted file is given again at once.
+    The number is, too, since some copies take attributes along. Where there are none, the number of the file system has
+    to do.
     """
+    try:
+        return _named(path, os.getxattr(path, _NAME).decode())
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, getattr(errno, "ENOATTR", errno.ENODATA)):
+            return _numbers(path)
+    except (AttributeError, ValueError):
+        return _numbers(path)
+    name = secrets.token_hex(16)
+    try:
+        os.setxattr(path, _NAME, name.encode(), os.XATTR_CREATE)
+    except FileExistsError:
+        return _named(path, os.getxattr(path, _NAME).decode())  # another process was quicker
+    except OSError:
+        return _numbers(path)
+    return _named(path, name)
+
+
+def _named(path: Path, name: str) -> str:
+    return f"{name}/{path.stat().st_ino}"
+
+
+def _numbers(path: Path) -> str:
     return f"{os.statvfs(path).f_fsid:x}/{path.stat().st_ino}"
 
 

@@ -7,6 +7,7 @@ import pytest
 from loom_dsl.commands import MAX_OUTAGE, ActivityFailed, RunActivity
 from loom_dsl.machine_retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, judge
 from loom_dsl.machine_state import MachineState
+from loom_dsl.migrate import moved
 from loom_dsl.simulate import Answered, Simulation
 from loom_dsl.status import status_of
 from tests.support.simulated import of_type
@@ -36,9 +37,11 @@ def failed(**how: Any) -> ActivityFailed:
         (AGAIN, {"tries": 1}, Wait(2.0, None, 2)),
         (AGAIN, {"tries": 2}, None),
         ({**AGAIN, "tries": 2}, {"tries": 1}, None),
-        ({**AGAIN, "retry_after": 90.0}, {}, Wait(90.0, None, 1)),
+        ({**AGAIN, "retry_after": 30.0}, {}, Wait(30.0, None, 1)),
+        ({**AGAIN, "retry_after": 90.0}, {}, Wait(60.0, None, 1)),
         ({**AGAIN, "retry_after": -1.0}, {}, Wait(0.0, None, 1)),
-        ({**AGAIN, "retry_after": 1e12}, {}, Wait(MAX_RETRY_AFTER, None, 1)),
+        ({**AWAY, "retry_after": 1e12}, {"max_outage": None}, Wait(MAX_RETRY_AFTER, NOW, 0)),
+        ({**AWAY, "retry_after": 21_600.0}, {"caught": True}, Wait(60.0, None, 1)),
         # An outage counts time, and no tries.
         (AWAY, {}, Wait(1.0, NOW, 0)),
         (AWAY, {"tries": 2}, Wait(1.0, NOW, 2)),
@@ -257,3 +260,62 @@ def test_a_machine_knows_again_from_its_state_what_it_waits_for() -> None:
     again = Simulation(sim.plan, MachineState.from_json(raw), {**sim.handlers}, job=sim.job, start=sim.now)
     assert status_of(again.machine)["backing_off"] == status_of(sim.machine)["backing_off"]
     assert again.run().result == "a"
+
+
+def test_a_wait_that_a_party_asked_for_is_not_cut_short() -> None:
+    party = Party({**AWAY, "retry_after": 600.0}, {**AWAY, "retry_after": 600.0})
+    assert rest(asked(party)).result == "a"
+    assert party.times[1] - party.times[0] == pytest.approx(600)
+    assert party.times[2] - party.times[1] == pytest.approx(600)
+
+
+@EACH_STEP
+def test_large_arguments_are_found_out_again_and_do_not_travel_with_the_job(steps: int | None) -> None:
+    party = Party(*[AWAY] * 3)
+    sim = asked(party, steps, **{"with": {"n": "${'x' * 3000}", "m": "${'y' * 3000}"}})
+    sim.step()
+    assert len(str(sim.machine.state.to_json())) < 2_000
+    assert rest(sim).result == "a"
+    assert {len(command.arguments["n"]) for command in party.commands} == {3_000}
+    assert [command.before for command in party.commands] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("answer", [AWAY, REFUSED])
+@pytest.mark.parametrize("code", ["any", "model_unavailable"])
+def test_a_way_of_a_graph_around_the_step_counts_too(answer: dict[str, Any], code: str) -> None:
+    inner = {"nodes": {"a": {"activity": "party", "next": "z"}, "z": {"end": "${nodes.a}"}}}
+    nodes = {"n": {"graph": "inner", "next": "z", "catch": {code: "other"}}, "z": {"end": "${nodes.n}"}}
+    party = Party(*[answer] * 3)
+    sim = begin(plan({**nodes, "other": {"end": "other"}}, graphs={"inner": inner}), handlers={"party": party})
+    assert rest(sim).result == "other"
+    assert of_type(sim.outcome, "halted") == []
+
+
+def test_what_settles_an_abort_is_not_held_up_by_a_halt() -> None:
+    nodes = {"w": {"event": "go", "next": "z"}, "z": {"end": None}, "settle": {"activity": "party", "next": "z"}}
+    sim = begin(plan(nodes, on_abort="settle"), handlers={"party": Party(REFUSED)})
+    sim.run()
+    sim.signal("loom.control", {"op": "abort", "by": "ops"})
+    assert rest(sim).failure is not None
+
+
+def test_a_halted_step_with_a_deadline_says_that_it_may_go_on_by_itself() -> None:
+    sim = asked(Party(REFUSED), deadline={"after": "10m", "to": "other"})
+    while sim.work:
+        sim.step()
+    (wait,) = status_of(sim.machine)["waits"]
+    assert (wait["at"], wait["until"]) == ("a#1", sim.now + 600)
+
+
+def test_a_migrated_step_is_given_what_the_new_plan_says() -> None:
+    party = Party(REFUSED)
+    sim = asked(party)
+    sim.run()
+    nodes = {"a": {"activity": "party", "with": {"n": 8}, "next": "z"}, "z": {"end": "${nodes.a}"}, "other": {"end": 1}}
+    mended = plan(nodes)
+    state, problems = moved(sim.machine.state, sim.plan, mended, {})
+    assert problems == []
+    again = Simulation(mended, MachineState.from_json(state.to_json()), {**sim.handlers}, job=sim.job, start=sim.now)
+    again.signal("loom.control", {"op": "resume", "by": "ops"})
+    assert again.run().result == "a"
+    assert [command.arguments for command in party.commands] == [{"n": 7}, {"n": 8}]
