@@ -276,7 +276,9 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             telling = asyncio.create_task(servers.tell(tell))
             await stop.wait()
             telling.cancel()
-            if going := runtime.stopping.going(grace):
+            if attendance.lost is not None:
+                at_once.set()  # nothing that comes of what runs could be written down
+            elif going := runtime.stopping.going(grace):
                 tell(going)
             ended = await runtime.stopping.run(worker.shutdown, grace, at_once)
             if left := runtime.stopping.left():

@@ -10,7 +10,7 @@ from loom_client.client import Loom
 from loom_client.render.halts import halted_texts
 from loom_client.why import stands_still
 from loom_client.why_facts import Facts, gather, halted_steps
-from loom_dsl.errors import JobHalted, LoomError
+from loom_dsl.errors import JobHalted, LoomError, StoreLost
 
 LOOK_SECONDS = 2.0
 MOST_DEEP = 20
@@ -43,8 +43,12 @@ async def _until_halted(loom: Loom, job: str) -> Facts:
     seen = 0
     while True:
         facts = None
-        with contextlib.suppress(LoomError):  # a look that fails is none
+        try:
             facts = await _still(loom, job) if await _has_halted(loom, job) else None
+        except StoreLost:
+            raise  # nothing that is waited for would be seen
+        except LoomError:
+            pass  # a look that fails is none
         seen = seen + 1 if facts is not None else 0
         if facts is not None and seen > 1:
             return facts

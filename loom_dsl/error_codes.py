@@ -15,7 +15,6 @@ ENGINE_CODES: Mapping[str, str] = {
     "arguments_too_large": "The arguments are larger than what the engine carries to an activity.",
     "internal": "Something failed in a way that Loom does not know; the worker's log has the traceback.",
     "not_run": "The activity, or the job below this one, could not be started.",
-    "worker_stopped": "The worker was stopped while this ran, in the last attempt.",
     "child_lost": "The job below this one was terminated, or the server does not know it any more.",
     "endless_loop": "The job below this one entered a million nodes with nothing from outside.",
     "invalid_input": "What the job below this one was given is not what its graph's `input` declares.",

@@ -52,7 +52,7 @@ def waiting_text(entry: Entry, now: float, *, steady: bool = False) -> str:
         now: Seconds since 1970.
         steady: Leave out what changes while nothing happens, for where each new text is a line of its own.
     """
-    message = _sentence(entry.get("message"), 240) or one_line(str(entry.get("cause") or "it does not answer"), 80)
+    message = _first(entry.get("message"), 240) or one_line(str(entry.get("cause") or "it does not answer"), 80)
     since, due = entry.get("since"), entry.get("next_at")
     if steady:
         return _waits(entry, message) + (f" since {clock(since, now)}" if since is not None else "")
@@ -64,12 +64,17 @@ def waiting_text(entry: Entry, now: float, *, steady: bool = False) -> str:
 def waiting_line(entry: Entry, now: float) -> str:
     """Say that a step began to wait, with times that stay true."""
     since, due = entry.get("since"), entry.get("next_at")
-    message = _sentence(entry.get("message"), 300) or one_line(str(entry.get("cause") or ""), 80)
+    message = _first(entry.get("message"), 300) or one_line(str(entry.get("cause") or ""), 80)
     begun = f" since {clock(since, now)}" if since is not None else ""
     again = f"; tries again at {clock(due, now)}" if due is not None else ""
     tries = entry.get("tries")
     counted = f" ({tries} tries so far)" if isinstance(tries, int) and tries > 1 else ""
     return f"{_waits(entry, message)}{begun}{again}{counted}"
+
+
+def _first(text: object, most: int) -> str:
+    """Give the first sentence of a text, without its stop: what to do follows in others, and times follow here."""
+    return _sentence(str(text or "").partition(". ")[0], most)
 
 
 def _sentence(text: object, most: int) -> str:

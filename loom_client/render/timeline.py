@@ -30,6 +30,9 @@ TEXT_GUTTER = ("┊ ", ": ")
 _OF_TEXT = (EventType.LLM_DELTA, EventType.STREAM_RESET, EventType.LLM_FINISH)
 _MARKS = {"success": ("✓", "+", "green"), "error": ("✗", "x", "red")}
 
+BRIEF = 5.0
+"""Seconds of a wait that nobody need be told of."""
+
 
 class Timeline:
     """Writes events for people.
@@ -61,6 +64,8 @@ class Timeline:
         self._turn = -1
         self._flow: Flow | None = None
         self._stream = self._shown_answer = self._noted = ""
+        self._held: set[str] = set()
+        """Nodes of which it was told that they wait."""
         self._nodes = NodeLines(paper.fancy)
         texts = NodeTexts(self._begin_flow, self._end_flow, lambda: self._flow, self._line, self._nodes.title)
         told = (self._delta, self._reset, self._answer) if turns else (texts.delta, texts.reset, texts.finish)
@@ -277,15 +282,23 @@ class Timeline:
         self._line(f"{self._dot} {words.get(op, one_line(op, 40))}{by}{reason}", "yellow")
 
     def _halted(self, event: Event) -> None:
+        self._held.add(str(event.data.get("node")))
         self._line(f"! {halted_text(_entry(event), event.job, self._now())}", "bold yellow")
 
     def _resumed(self, event: Event) -> None:
+        if str(event.data.get("node")) not in self._held:
+            return
+        self._held.discard(str(event.data.get("node")))
         at, by = place(str(event.data.get("node") or "")), event.data.get("by")
         cause = f" ({one_line(str(event.data['cause']), 80)})" if event.data.get("cause") else ""
         who = f" by {one_line(str(by), 80)}" if by else ""
         self._line(f"{self._dot} {one_line(at, 80) or 'the halted step'} goes on{who}{cause}", "yellow")
 
     def _waits(self, event: Event) -> None:
+        due, since = event.data.get("next_at"), event.data.get("since")
+        if isinstance(due, int | float) and isinstance(since, int | float) and due - since < BRIEF:
+            return  # a line would be in the way of the answer that is about to begin again
+        self._held.add(str(event.data.get("node")))
         self._line(f"{self._dot} {waiting_line(_entry(event), self._now())}", "yellow")
 
     def _warning(self, event: Event) -> None:

@@ -284,8 +284,7 @@ def test_show_says_when_the_model_is_asked_again(house: House) -> None:
 
     def shown() -> bool:
         said = house.loom("show", job).out
-        assert "why        model retry 1 of 3 at " in said
-        return True
+        return "why        waits for the model: " in said and "; tries again in " in " ".join(said.split())
 
     assert until(shown)
     assert house.loom("abort", job).code == 0

@@ -18,6 +18,7 @@ SUMMARY: dict[str, Any] = {
     **{"job": "j", "status": "failed", "agent": "order", "plan": "cbe399bf9683", "task": "", "workdir": "/w"},
     **{"created_at": "2026-01-02T03:04:05Z", "ended_at": "2026-01-02T03:04:06Z", "events": 9, "graph": True},
     **{"todo": [], "effects": [], "approvals": [], "children": [], "forked_from": None, "go_on": ""},
+    **{"outputs": [], "halted": None, "waiting": None, "workers": []},
 }
 
 

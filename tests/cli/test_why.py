@@ -66,7 +66,7 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
         (
             facts(outages=[{**OUTAGE, "next_at": NOW - 1}], worker=False),
             "waits for the model: 127.0.0.1:9 refused the connection for 4 min; tries again now; "
-            "and no worker on the queue loom; start one with `loom worker`",
+            f"and {NOBODY} on the queue loom; start one with `loom worker`",
         ),
         (
             facts(worker=True, pending=[LOST]),

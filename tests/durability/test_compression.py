@@ -155,7 +155,7 @@ async def test_a_task_that_is_too_long_is_told_as_such(house: Opener) -> None:
 
 
 async def test_a_compression_that_fails_leaves_the_conversation_and_the_job_goes_on(house: Opener) -> None:
-    opened = await house(LOOKS, cases=cases({"fail": {"status": 401}}))
+    opened = await house(LOOKS, cases=cases({"fail": {"status": 400}}))
     async with opened.inside():
         job = await opened.start(opened.agent(limits={**SMALL, "max_iterations": 8}))
         result = await job.result()

@@ -272,7 +272,7 @@ def test_a_wait_that_a_party_asked_for_is_not_cut_short() -> None:
 @EACH_STEP
 def test_large_arguments_are_found_out_again_and_do_not_travel_with_the_job(steps: int | None) -> None:
     party = Party(*[AWAY] * 3)
-    sim = asked(party, steps, **{"with": {"n": "${'x' * 3000}", "m": "${'y' * 3000}"}})
+    sim = asked(party, steps, **{"with": {"n": "x" * 3_000, "m": "y" * 3_000}})
     sim.step()
     assert len(str(sim.machine.state.to_json())) < 2_000
     assert rest(sim).result == "a"
