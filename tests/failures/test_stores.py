@@ -129,7 +129,7 @@ async def test_a_worker_with_an_older_copy_of_the_store_that_has_the_same_plan_l
         assert [event.offset for event in found.told] == list(range(1, len(found.told) + 1))
 
 
-async def test_a_job_whose_store_fails_for_long_ends_as_failed_and_does_not_spin(
+async def test_a_job_whose_store_fails_for_long_waits_and_does_not_spin(
     dev_server: DevServer, tmp_path: Path, task_queue: str
 ) -> None:
     async with standing(dev_server, tmp_path, task_queue, {"look": STEPS["look"]}, serve=False) as stand:
@@ -141,19 +141,13 @@ async def test_a_job_whose_store_fails_for_long_ends_as_failed_and_does_not_spin
                 closed.close()  # every activity fails at once from here on
                 job = await stand.start("look")
 
-                async def given_up() -> bool:
+                async def tried_again() -> bool:
                     described = await job.handle.describe()
-                    pending = described.raw_description.pending_activities
-                    return any(each.activity_type.name == "loom.events.flush" for each in pending)
+                    return any(each.attempt > 4 for each in described.raw_description.pending_activities)
 
-                await eventually(given_up, every=0.1)
+                await eventually(tried_again, every=0.1)
+                (before,) = await histories(stand.loom.client, job.id)
         async with serving(stand, {}):
             result = await job.result()
-        (run,) = await histories(stand.loom.client, job.id)
-        row = await stand.loom.store.read(lambda tx: tx.job(job.id))
-    assert result.error is not None
-    assert (result.status, result.error.code) == ("failed", "store_error")
-    assert "the store is closed" in result.error.message
-    assert row is not None
-    assert row["status"] == "failed"
-    assert len(run.events) < 100
+    assert result.status == "completed"
+    assert len(before.events) < 20

@@ -126,7 +126,7 @@ async def test_after_three_deaths_a_step_is_halted_and_counted_anew_when_it_is_r
     with pytest.raises(StepKillsWorker) as caught:
         await place.attempt(kind=OWN).begin()
     assert (caught.value.code, caught.value.halts, caught.value.retryable) == ("kills_worker", True, False)
-    assert "loom resume" in caught.value.action
+    assert "mend it" in caught.value.action
     assert "3 workers died while they had only this step" in caught.value.message
     resumed = place.attempt(kind=OWN)
     await resumed.begin()
@@ -187,7 +187,7 @@ async def test_a_local_step_notes_nothing_before_it_calls_users_code_and_moves_w
 
 
 async def test_suspects_of_looms_own_run_one_at_a_time_and_hold_up_no_others(place: Place) -> None:
-    for _ in range(2):
+    for _ in range(4):
         await place.death("a", "b")
         for job in ("a", "b"):
             await place.attempt(job, kind=OWN).begin()
