@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_client.needs import modules_of
+from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.transaction import Transaction
 from loom_store.workers import WorkerRow
@@ -49,6 +50,9 @@ def lacking(tx: Transaction, row: Mapping[str, Any], workers: Iterable[WorkerRow
         row: The job's row.
         workers: Who serves its queue.
     """
-    needed = set(modules_of(Plan.load(tx.get_blob(row["plan"]).decode())))
+    try:
+        needed = set(modules_of(Plan.load(tx.get_blob(row["plan"]).decode())))
+    except (LoomError, ValueError):
+        return ()  # a plan that is not there, or not to be read, names no tools
     has = [set(worker.about.get("tools") or ()) for worker in workers]
     return tuple(sorted(needed - max(has, key=lambda modules: len(needed & modules)))) if has else ()

@@ -234,6 +234,7 @@ async def final_result(loom: Loom, job: str) -> tuple[Ended, float | None]:
     row = await loom.store.read(lambda tx: tx.job(job))
     result = stored_result(row)
     if result is None and row is not None and row["ended_at"]:
+        await loom.store.read(lambda tx: check_known(tx, job))
         result = await _left(loom, row)
     if result is None:
         await loom.store.read(lambda tx: check_known(tx, job))

@@ -94,7 +94,7 @@ def test_the_job_survives_both_kills_and_everything_happens_once(checkout: Path)
         "# What is in this code base",
         "turns   5 turns, 4 recursions, each one a fresh Temporal run: 5 runs",
         "kills   2 workers killed",
-        "effect  post_note: settled in the ledger; .loom/board.txt holds 1 note",
+        "effect  post_note: settled, write_file: settled in the ledger; .loom/board.txt",
         "loom show demo-",
     ):
         assert told in out, out

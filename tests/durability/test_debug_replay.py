@@ -166,7 +166,7 @@ async def test_a_time_that_was_over_is_over_again(house: Opener) -> None:
 
 
 async def test_a_model_that_failed_fails_again(house: Opener) -> None:
-    opened = await house([LOOKS[0] | {"repeat": 1}, {"fail": {"status": 401}}])
+    opened = await house([LOOKS[0] | {"repeat": 1}, {"fail": {"status": 400}}])
     async with opened.inside():
         job = await opened.start()
         result = await job.result()

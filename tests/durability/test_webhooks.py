@@ -230,7 +230,7 @@ async def test_what_a_worker_wrote_down_before_it_died_is_found_by_the_next_one(
 
 
 async def test_a_job_that_fails_says_why_and_only_those_are_told_who_asked_for_it(house: Opener) -> None:
-    opened, endpoint = await house([{"fail": {"status": 401}}]), receiver()
+    opened, endpoint = await house([{"fail": {"status": 400}}]), receiver()
     with endpoint.up():
         async with telling(opened, endpoint.url, events=["job_failed"], agents=["tester"]):
             job = await opened.start(opened.agent())
