@@ -281,7 +281,7 @@ def test_jobs_that_the_server_lost_are_told_as_lost_and_can_be_forked(fragile: t
     assert f"lost on the server, which does not know it any more; `loom fork {job} --turn" in shown
     for command in (["wait", job], ["wait", young], ["watch", asking]):
         said = place.loom(*command)
-        assert (said.code, "is lost on the server" in said.err) == (1, True), said
+        assert (said.code, "is lost on the server" in said.err) == (4, True), said
     assert [json.loads(line)["status"] for line in place.loom("jobs", "--json", "--status", "lost").out.splitlines()]
     with working(place):
         forked = place.loom("fork", job, "--turn", turn.group(1), "--detach")

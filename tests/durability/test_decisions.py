@@ -268,20 +268,20 @@ async def test_a_halted_job_is_picked_up_by_a_decision_after_its_worker_was_gone
     opened = await house(calling("send"))
     agent = opened.agent(permissions={"ask": ["send"]}, approvals={"expires": "300ms", "on_expiry": "halt"})
 
-    async def paused(job: Job) -> bool:
+    async def halted(job: Job) -> bool:
         row = await opened.loom.store.read(lambda tx: tx.job(job.id))
-        return bool(row and row["paused_by"])
+        return bool(row and row["halted"])
 
     async with opened.inside():
         job = await opened.start(agent)
         approval = await opened.approval(job)
-        await eventually(lambda: paused(job))
+        await eventually(lambda: halted(job))
     async with opened.inside():
         await job.decide(approval, "approve", by="me")
         found = await account(opened.loom.store, job)
     assert found.status == "completed"
     assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
-    assert not await paused(job)
+    assert not await halted(job)
 
 
 async def test_a_quorum_of_approvers_decides_by_update_and_signal_and_refusals_have_names(house: Opener) -> None:
