@@ -150,7 +150,10 @@ class WorkersReader(pickle.Unpickler):
         """Find one of Loom's own classes."""
         if module.partition(".")[0] != "loom_dsl" and module != __name__:
             raise pickle.UnpicklingError(f"{module}.{name} is none of Loom's own")
-        return super().find_class(module, name)
+        found = super().find_class(module, name)
+        if not isinstance(found, type) or found.__module__ != module:  # `module.os.system` is found there, too
+            raise pickle.UnpicklingError(f"{module}.{name} is no class of Loom's own")
+        return found
 
 
 def read_there(body: bytes) -> Message:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from activities.apart.children import Children, Died
+from activities.apart.frames import read_there
 from activities.tool_run import describe, text_of
 from activities.users_code import Code, Raised, by_position, keys_of
 from loom_dsl.errors import LoomError, OutcomeUnknown, PermissionDenied, ToolError, ToolUnavailable, UnreadableResult
@@ -54,6 +56,22 @@ async def test_results_come_back_as_the_worker_reads_them(children: Children, na
     assert len(found["large"]) == 3_000_000
     with pytest.raises(UnreadableResult, match="an object of the type Opaque"):
         text_of(found["opaque"])
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "getpid"),
+        ("loom_dsl.canonical", "digest"),
+        ("loom_dsl.canonical", "json.dumps"),
+        ("activities.apart.frames", "pickle.loads"),
+        ("activities.apart.frames", "Path"),
+    ],
+)
+def test_the_worker_reads_no_function_and_nothing_that_a_module_of_looms_only_imports(module: str, name: str) -> None:
+    body = b"\x80\x05\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(name)]) + name.encode()
+    with pytest.raises(pickle.UnpicklingError, match="of Loom's own"):
+        read_there(body + b"\x93.")
 
 
 async def raised(children: Children, what: str) -> BaseException:
