@@ -56,6 +56,21 @@ class Halt:
 Verdict = Wait | Halt | None
 
 
+def growing_pause(tries: int, initial: float, factor: float, longest: float) -> float:
+    """Give the pause after so many tries, however many they are.
+
+    Args:
+        tries: Those before it, from 1.
+        initial: Seconds after the first one.
+        factor: By which each pause is longer than the one before.
+        longest: Seconds at most.
+    """
+    try:
+        return min(longest, initial * float(factor) ** (tries - 1))
+    except OverflowError:
+        return longest
+
+
 def judge(
     failed: ActivityFailed,
     retry: tuple[int, float, float, float],
@@ -93,13 +108,13 @@ def judge(
         end = None if max_outage is None else since + max_outage
         if end is not None and now >= end:
             return Halt()
-        own = min(MAX_PAUSE, initial * 2.0 ** min(outages, 30))
+        own = growing_pause(outages + 1, initial, 2.0, MAX_PAUSE)
         pause = own if asked is None else asked if outages < BELIEVED else max(asked, own)
         return Wait(pause if end is None else min(pause, end - now), since, tries)
     tries += failed.tries
     if not (failed.again or failed.outage) or tries >= attempts:
         return None
-    own = min(longest, initial * backoff ** min(tries - 1, 1_000))
+    own = growing_pause(tries, initial, backoff, longest)
     return Wait(own if asked is None else min(asked, max(longest, own)), None, tries)
 
 

@@ -11,6 +11,9 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from workflows.failing import HEARTBEAT, failed_activity
 
+with workflow.unsafe.imports_passed_through():
+    from loom_dsl.machine_retry import growing_pause
+
 BEGIN = "loom.job.begin"
 ATTEMPT, LONGEST = timedelta(seconds=30), timedelta(seconds=60)
 """One attempt, and the longest time between two."""
@@ -39,7 +42,7 @@ async def begin(order: str, cancelled: Callable[[], None]) -> dict[str, Any]:
                 raise ApplicationError(failed.message, type=failed.code, non_retryable=True) from None
             tries += 1
             try:
-                await workflow.sleep(min(2.0**tries, LONGEST.total_seconds()))
+                await workflow.sleep(growing_pause(tries, 2.0, 2.0, LONGEST.total_seconds()))
             except asyncio.CancelledError:
                 cancelled()
             continue

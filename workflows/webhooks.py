@@ -10,6 +10,7 @@ from workflows.carriers import UNANSWERED
 from workflows.failing import WORKERS_SECONDS
 
 with workflow.unsafe.imports_passed_through():
+    from loom_dsl.machine_retry import growing_pause
     from loom_dsl.webhook_names import BURY, MORE, NEXT, POST, WORKFLOW
 
 LOCAL, HEARTBEAT = timedelta(seconds=10), timedelta(seconds=5)
@@ -68,5 +69,5 @@ class WebhookWorkflow:
                     BURY, args=[found["number"], problem], start_to_close_timeout=LOCAL
                 )
                 return
-            pause = min(found["first"] * found["factor"] ** (tries - 1), max(found["first"], found["longest"]))
+            pause = growing_pause(tries, found["first"], found["factor"], max(found["first"], found["longest"]))
             await workflow.sleep(pause if told.get("wait") is None else told["wait"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.commands import MAX_OUTAGE, ActivityFailed, RunActivity
-from loom_dsl.machine_retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, judge
+from loom_dsl.machine_retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, growing_pause, judge
 from loom_dsl.machine_state import MachineState
 from loom_dsl.migrate import moved
 from loom_dsl.simulate import Answered, Simulation
@@ -26,6 +26,20 @@ REFUSED = {"halts": True}
 def failed(**how: Any) -> ActivityFailed:
     """An answered failure."""
     return ActivityFailed(now=NOW, at="a#1", code="broken", message="it broke", **how)
+
+
+@pytest.mark.parametrize(
+    ("tries", "factor", "expected"),
+    [(1, 2.0, 2.0), (4, 2.0, 16.0), (6, 2.0, 60.0), (5_000, 2.0, 60.0), (200, 1e300, 60.0), (5_000, 1, 2.0)],
+)
+def test_a_pause_grows_to_its_longest_and_no_number_of_tries_is_too_large(
+    tries: int, factor: float, expected: float
+) -> None:
+    assert growing_pause(tries, 2.0, factor, 60.0) == expected
+
+
+def test_a_node_may_grow_its_pauses_as_fast_as_it_likes() -> None:
+    assert judge(failed(**AGAIN), (1_000, 1.0, 100.0, 60.0), now=NOW, tries=500) == Wait(60.0, None, 501)
 
 
 @pytest.mark.parametrize(
