@@ -286,7 +286,7 @@ class Loom:
         return self.job(name)
 
     async def jobs(self, limit: int = 50, status: str | None = None) -> list[dict[str, Any]]:
-        """List the latest jobs."""
+        """List the latest jobs; `status` is running, completed, failed, aborted, lost or, of those running, halted."""
         return await self.store.read(lambda tx: tx.jobs(limit=limit, status=status))
 
     async def approvals(

@@ -15,10 +15,11 @@ _COLUMNS: Final = tuple(column for column in jobs.c if column.name != "failed_at
 """All but what is large, and which only a fork wants."""
 _BY_NAME = select(*_COLUMNS).where(jobs.c.name == bindparam("job_name"))
 _LIST = select(*_COLUMNS).where(jobs.c.created_at.is_not(None)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
-_STUCK = _LIST.where(
-    jobs.c.ended_at.is_(None),
-    or_(*(column.is_not(None) & column.not_in(("null", "[]")) for column in (jobs.c.halted, jobs.c.waiting))),
+_GOING = _LIST.where(jobs.c.ended_at.is_(None))
+_has_halted, _has_waiting = (
+    column.is_not(None) & column.not_in(("null", "[]")) for column in (jobs.c.halted, jobs.c.waiting)
 )
+_STUCK = _GOING.where(or_(_has_halted, _has_waiting))
 _CREATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _LEAVE = update(jobs).where(jobs.c.above == bindparam("own")).values(above=None)
 _FREE = update(sessions).where(sessions.c.lease == bindparam("job_id")).values(lease=None)
@@ -175,8 +176,16 @@ class Jobs(Scope):
         return None if row is None or row.created_at is None else _shown(row)
 
     def jobs(self, limit: int = 50, status: str | None = None) -> list[dict[str, Any]]:
-        """List jobs, the newest first."""
-        query = _LIST if status is None else _LIST.where(jobs.c.status == status)
+        """List jobs, the newest first.
+
+        Args:
+            limit: At most so many.
+            status: Only those; `halted` gives, of those that are running, the ones with steps that wait for a person.
+        """
+        if status == "halted":
+            query = _GOING.where(_has_halted)
+        else:
+            query = _LIST if status is None else _LIST.where(jobs.c.status == status)
         return [_shown(row) for row in self._execute(query.limit(limit))]
 
     def stuck_jobs(self) -> list[dict[str, Any]]:

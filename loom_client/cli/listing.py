@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from loom_store.transaction import Transaction
 
-STATUSES = ("running", "completed", "failed", "aborted", "lost")
+STATUSES = ("running", "completed", "failed", "aborted", "lost", "halted")
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,13 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 async def jobs(
-    status: Annotated[str | None, typer.Option(help="Only those.", metavar="|".join(STATUSES))] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            help="Only those; halted: of those that are running, the ones with a step that waits for a person.",
+            metavar="|".join(STATUSES),
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: Json = False,
     address: Address = None,

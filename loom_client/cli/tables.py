@@ -23,6 +23,12 @@ from loom_dsl.run import RunUsage
 from loom_store.kept_rules import KeptRule
 
 MOST_WORKERS = 3
+INDENT = "    "
+"""Before the rows of a table of `show_job`."""
+NARROWEST = 32
+"""Columns that a long text needs beside the others of its table."""
+HALTED = "halted"
+"""Where a job stands that runs, and has steps that wait for a person."""
 _COLOURS = {"completed": "green", "settled": "green", "failed": "red", "aborted": "red", "unknown": "red"}
 _COLOURS |= {"lost": "red", "running": "cyan", "pending": "yellow"}
 
@@ -37,7 +43,7 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     lines = [
         (
             row["job"],
-            row["status"] if row["ended_at"] else f"{row['status']}{_kept(row)}",
+            _standing(row),
             row["agent"],
             clock(row["created_at"], now),
             duration((moment_of(row["ended_at"]) if row["ended_at"] else now) - moment_of(row["created_at"])),
@@ -48,12 +54,24 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     _table(paper, ("JOB", "STATUS", "AGENT", "STARTED", "TIME", "TASK"), lines)
 
 
-def _kept(row: Mapping[str, Any]) -> str:
-    """Say in a word what keeps a job from going on."""
-    for name, word in (("halted", "halted"), ("paused_by", "paused"), ("waiting", "waits")):
-        if row.get(name):
-            return f" ({word})"
-    return ""
+def _standing(row: Mapping[str, Any]) -> str:
+    """Say in a word or two where a job stands: its status, or that it is halted, and what keeps it from going on."""
+    if row["ended_at"]:
+        return str(row["status"])
+    if row.get("halted"):
+        return HALTED
+    kept = next((word for name, word in (("paused_by", "paused"), ("waiting", "waits")) if row.get(name)), "")
+    return f"{row['status']} ({kept})" if kept else str(row["status"])
+
+
+def _headline(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """Say where a job stands, with the causes of what is halted in it; and in which colour."""
+    standing = _standing(summary)
+    if standing != HALTED:
+        return standing, _COLOURS.get(summary["status"], "")
+    causes = dict.fromkeys(one_line(str(step.get("cause") or ""), 80) for step in summary["halted"])
+    told = ", ".join(filter(None, causes))
+    return f"{HALTED} ({told})" if told else HALTED, "yellow"
 
 
 def show_table(heads: Sequence[str], lines: Sequence[Sequence[str]], empty: str) -> None:
@@ -84,10 +102,10 @@ def show_rules(rules: Sequence[KeptRule]) -> None:
 def show_job(summary: Mapping[str, Any]) -> None:
     """Print what `loom_client.cli.summary.summarise` found."""
     paper, now = paper_for(sys.stdout), time.time()
-    colour = _COLOURS.get(summary["status"], "")
-    paper.line(f"{summary['job']}  {summary['status']}", f"bold {colour}".strip())
+    standing, colour = _headline(summary)
+    paper.line(f"{summary['job']}  {standing}", f"bold {colour}".strip())
     for name, text in _facts(summary, now):
-        paper.line(f"  {name:<10} {one_line(text, 600)}", hang=11)
+        paper.line(f"  {name:<10} {one_line(text, 600)}", hang=13)
     _listed(paper, "halted", ("STEP", "CAUSE", "SINCE", "WHAT"), _halted(summary, now))
     _listed(paper, "waits", ("STEP", "CAUSE", "SINCE", "TRIES", "AGAIN", "WHAT"), _outages(summary, now))
     _listed(paper, "todo", ("STATUS", "WHAT"), [(item["status"], item["text"]) for item in summary["todo"]])
@@ -102,9 +120,9 @@ def show_job(summary: Mapping[str, Any]) -> None:
     _listed(paper, "child jobs", ("JOB", "STATUS", "TIME", "AGENT"), _children(summary["children"], now))
     for child in summary["children"]:
         _listed(paper, f"approvals of {child['job']}", ("NODE", "STATUS", "ID", "WHAT"), _questions(child["approvals"]))
-    _listed(paper, "turns", TURN_HEADS, turn_lines(summary.get("chain", ()), now))
-    _listed(paper, "entries", ENTRY_HEADS, entry_lines(summary.get("conversation", ())))
-    _listed(paper, "profile", PROFILE_HEADS, profile_lines(summary.get("profile", ())))
+    _cut(paper, "turns", TURN_HEADS, turn_lines(summary.get("chain", ()), now))
+    _cut(paper, "entries", ENTRY_HEADS, entry_lines(summary.get("conversation", ())))
+    _cut(paper, "profile", PROFILE_HEADS, profile_lines(summary.get("profile", ())))
     if "tree" in summary:
         paper.line("  tree")
         draw_tree(paper, summary["tree"], "    ")
@@ -285,20 +303,54 @@ def _children(rows: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, 
 
 
 def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
+    """Print a table under its name: the whole of each value, the last one wrapped below where it begins."""
+    if not lines:
+        return
+    paper.line(f"  {what}")
+    shown = _visible(lines)
+    widths = _widths(heads, shown)
+    hang = len(INDENT) + sum(widths) + 2 * len(widths)
+    room = paper.columns() - 1 - hang
+    beside = room >= min(NARROWEST, max(cells(row[-1]) for row in (heads, *shown)))
+    for row, style in ((heads, "dim"), *((line, "") for line in shown)):
+        front = INDENT + _front(row, widths)
+        if beside:
+            paper.line(f"{front}  {row[-1]}".rstrip(), style, hang=hang)
+        else:  # the columns leave no room for a text: it stands below them
+            paper.line(front.rstrip(), style, hang=len(INDENT) + 2)
+            paper.line(f"{INDENT}  {row[-1]}".rstrip(), style, hang=len(INDENT) + 2)
+
+
+def _cut(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
+    """Print a table of what is long under its name, a line for each row."""
     if lines:
         paper.line(f"  {what}")
-        _table(paper, heads, lines, "    ")
+        _table(paper, heads, lines, INDENT)
 
 
 def _table(paper: Paper, heads: Sequence[str], lines: Sequence[Sequence[str]], indent: str = "") -> None:
     """Print columns as wide as their longest value; the last one is cut at the width."""
-    shown = [[revealed(one_line(value)) for value in line] for line in lines]
-    widths = [max(cells(row[i]) for row in (heads, *shown)) for i in range(len(heads) - 1)]
+    shown = _visible(lines)
+    widths = _widths(heads, shown)
     room = paper.columns() - 1 - len(indent) - sum(widths) - 2 * len(widths)
     for row, style in ((heads, "dim"), *((line, "") for line in shown)):
-        front = "  ".join(value + " " * (wide - cells(value)) for value, wide in zip(row, widths, strict=False))
+        front = _front(row, widths)
         # A program that reads this through a pipe wants the whole value, a person one line.
         last = one_line(row[-1], max(10, room)) if paper.stream.isatty() else row[-1]
         text = f"{indent}{front}  {last}".rstrip()
         paper.stream.write(paper.styled(text, style) + "\n")
     paper.flush()
+
+
+def _visible(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[revealed(one_line(value)) for value in line] for line in lines]
+
+
+def _widths(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[int]:
+    """Give the width of every column but the last."""
+    return [max(cells(row[i]) for row in (heads, *lines)) for i in range(len(heads) - 1)]
+
+
+def _front(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Give all but the last value of a row, in their columns."""
+    return "  ".join(value + " " * (wide - cells(value)) for value, wide in zip(row, widths, strict=False))

@@ -130,7 +130,7 @@ class Gateway:
         return pages.done(link, answer, STATUS[answer["verdict"]])
 
 
-JOB_STATUSES = ("running", "completed", "failed", "aborted", "lost")
+JOB_STATUSES = ("running", "completed", "failed", "aborted", "lost", "halted")
 _OPS = ("abort", "pause", "resume", "inject")
 
 

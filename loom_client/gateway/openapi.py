@@ -95,8 +95,10 @@ def _approvals() -> dict[str, Any]:
 
 def _jobs() -> dict[str, Any]:
     status: dict[str, Any] = {
-        "name": "status", "in": "query", "schema": {"enum": ["running", "completed", "failed", "aborted", "lost"]}
-    }  # fmt: skip
+        "name": "status",
+        "in": "query",
+        "schema": {"enum": ["running", "completed", "failed", "aborted", "lost", "halted"]},
+    }
     start = _operation("start", "Start a job of an agent.", "JobInFull", body=JobBody, ends=(404, 409, 503), ok="201")
     start["responses"]["200"] = _answer("It had been started by such a request before.", "JobInFull")
     paths: dict[str, Any] = {

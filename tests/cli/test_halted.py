@@ -51,7 +51,7 @@ def test_a_halted_job_is_shown_with_its_cause_and_what_to_do(house: House) -> No
     assert f"why halted at model since {time.strftime('%H:%M', time.localtime(STEP['since']))}" in shown
     assert f"{TOLD} {job}`" in shown
     assert "STEP CAUSE SINCE WHAT model model_refused" in shown
-    assert f"{job} running (halted)" in " ".join(house.loom("jobs").out.split())
+    assert f"{job} halted" in " ".join(house.loom("jobs").out.split())
     row = next(row for row in map(json.loads, house.loom("jobs", "--json").out.splitlines()) if row["job"] == job)
     assert row["halted"] == [STEP]
 

@@ -125,3 +125,24 @@ def test_what_cannot_go_on_is_told(store: Store) -> None:
     assert "does not exist" in why("nowhere")
     with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
         store.read_sync(lambda tx: read_resuming(tx, "nobody", "next"))
+
+
+def test_the_halted_jobs_are_those_that_run_and_have_a_step_that_waits_for_a_person(store: Store) -> None:
+    step = {"at": "a#1", "cause": "model_access"}
+
+    def write(tx: Transaction) -> None:
+        for job in ("halts", "runs", "resumed", "ended"):
+            run(tx, job, 1)
+        for job in ("halts", "resumed", "ended"):
+            tx.update_job(job, halted=[step])
+        tx.update_job("resumed", halted=[])
+        failed(tx, "ended")
+
+    store.write_sync(write)
+
+    def listed(status: str) -> list[str]:
+        return sorted(row["job"] for row in store.read_sync(lambda tx: tx.jobs(status=status)))
+
+    assert listed("halted") == ["halts"]
+    assert listed("running") == ["halts", "resumed", "runs"]
+    assert listed("failed") == ["ended"]
