@@ -18,6 +18,7 @@ from loom_client.lost import settle_lost
 from loom_client.pollers import pollers
 from loom_client.resuming import Resuming, read_resuming, write_resuming
 from loom_client.schedules import Schedules
+from loom_client.serving_workers import is_served
 from loom_client.settings import Settings
 from loom_client.submission import (
     Submission,
@@ -296,8 +297,13 @@ class Loom:
         return await self.store.read(lambda tx: tx.approvals(status=status, job=job, below=below))
 
     async def has_worker(self) -> bool:
-        """Whether a worker has asked lately for work of this store's jobs."""
-        return bool(await lasting(self.client, lambda: pollers(self.client, self.queue), SENT_SECONDS))
+        """Whether a worker serves this store's jobs, as the server and the workers' own notes in the store tell.
+
+        Where a worker says that it lives and the server, which may have just been started, has not heard it: it does.
+        """
+        seen = await lasting(self.client, lambda: pollers(self.client, self.queue), SENT_SECONDS)
+        place = (self.client.namespace, self.settings.task_queue)
+        return await self.store.read(lambda tx: is_served(tx, *place, seen)) is not False
 
     async def _start(self, chosen: Submission, by: str, *, named: bool) -> Job:
         """Write an agent's job down, and start it."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from loom_client.client import Loom
 from loom_client.render.halts import halted_texts
+from loom_client.render.text import one_line
 from loom_client.why import stands_still
 from loom_client.why_facts import Facts, gather, halted_steps
 from loom_dsl.errors import JobHalted, LoomError, StoreLost
@@ -73,4 +74,11 @@ async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:
 
 
 def _halted(job: str, facts: Facts) -> JobHalted:
-    return JobHalted(f"job {job} is {halted_texts(facts.halted, job, time.time())}")
+    return JobHalted(f"job {job} is {halted_texts(facts.halted, job, time.time())}", facts.halted)
+
+
+def shorten(job: str, error: JobHalted) -> JobHalted:
+    """Say of a halted job no more than that, and where the rest is: whoever waits has been told of its steps."""
+    causes = ", ".join(dict.fromkeys(one_line(str(step.get("cause") or ""), 80) for step in error.steps))
+    of = f" ({causes})" if causes else ""
+    return JobHalted(f"job {job} is halted{of}, and nothing of it goes on by itself; `loom show {job}`", error.steps)

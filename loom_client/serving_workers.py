@@ -1,15 +1,19 @@
 """Which workers serve a store, as they told it themselves, and what they lack for a job."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_client.needs import modules_of
+from loom_client.render.text import moment_of
 from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.transaction import Transaction
-from loom_store.workers import WorkerRow
+from loom_store.workers import RENEW_SECONDS, WorkerRow
 
 MOST_SHOWN = 3
+LATE_SECONDS = 2 * RENEW_SECONDS
+"""A worker that asks for work so long after its last word in the store lives, and cannot write there."""
 
 
 def told_worker(about: Mapping[str, Any]) -> str:
@@ -40,6 +44,34 @@ def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:
     """
     found = tx.workers(alive=True)
     return [row for row in found if (row.about.get("namespace"), row.about.get("queue")) == (namespace, queue)]
+
+
+def is_served(tx: Transaction, namespace: str, queue: str, seen: Mapping[str, float]) -> bool | None:
+    """Say whether workers serve the jobs of a queue now, as the server and the workers themselves tell.
+
+    Either may be late by itself: a server that was just started has heard nobody yet, and it lists those that died for
+    a minute more.
+
+    Args:
+        tx: Of the store.
+        namespace: The jobs' namespace.
+        queue: The base name of their queue.
+        seen: Who asked the server for work on it lately, and how many seconds ago.
+
+    Returns:
+        None: workers say that they live, and the server has heard none of them.
+    """
+    found = [row for row in tx.workers() if (row.about.get("namespace"), row.about.get("queue")) == (namespace, queue)]
+    if not seen:
+        return None if any(row.alive for row in found) else False
+    latest = {identity(row.about): row for row in sorted(found, key=lambda row: row.seen_at)}
+    now = time.time()
+    return not all(name in latest and _is_gone(latest[name], now - age) for name, age in seen.items())
+
+
+def _is_gone(row: WorkerRow, asked_at: float) -> bool:
+    """Whether a worker that the server lists has ended since."""
+    return row.stopped_at is not None or (not row.alive and asked_at < moment_of(row.seen_at) + LATE_SECONDS)
 
 
 def lacking(tx: Transaction, row: Mapping[str, Any], workers: Iterable[WorkerRow]) -> tuple[str, ...]:

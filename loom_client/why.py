@@ -1,7 +1,7 @@
 """Why a job waits, in one line: of what is known about it, what tells most."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loom_client.client import Loom
@@ -39,15 +39,21 @@ def reason(facts: Facts, now: float, *, steady: bool = False) -> str:
         return halted_texts(facts.halted, str(row["job"]), now) + (f"; meanwhile {busy}" if busy else "")
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
-    start = f"start one with `{facts.command or worker_command(facts.queue)}`"
-    nobody = f"no worker serves this job's store (id {facts.store}) on the queue {facts.queue}; {start}"
-    nobody = nobody if facts.worker is False else ""
+    nobody = unserved(facts)
     if facts.approvals:
         return _approval(facts.approvals, str(row["job"]), now) + (f"; and {nobody}" if nobody else "")
     if facts.outages:
         told = waiting_text(facts.outages[0], now, steady=steady)
         return told + (f"; and {nobody}" if nobody else "")
     return nobody or _work(facts, now)
+
+
+def unserved(facts: Facts) -> str:
+    """Say in one line that no worker serves the job, and what to do; empty where one does, or that is not known."""
+    if facts.worker is not False:
+        return ""
+    start = f"start one with `{facts.command or worker_command(facts.queue)}`"
+    return f"no worker serves this job's store (id {facts.store}) on the queue {facts.queue}; {start}"
 
 
 def wanted(facts: Facts, now: float) -> str:
@@ -65,13 +71,25 @@ def wanted(facts: Facts, now: float) -> str:
     if facts.approvals and not facts.row.get("paused_by"):
         first = facts.approvals[0]
         return f"{line}; decide with `{how_to_approve(first['job'], first['id'], first.get('choices', ()))}`"
-    return line if facts.row.get("paused_by") or any("event" in wait for wait in facts.waits or ()) else ""
+    asks = facts.row.get("paused_by") or any("event" in wait for wait in facts.waits or ())
+    return line if asks or facts.worker is False or facts.missing or facts.lacks else ""
 
 
-async def why(loom: Loom, job: str) -> str:
-    """Say in one line why a job is where it is; empty when the store does not know it, and when it has ended."""
+async def why(loom: Loom, job: str, has_told: Callable[[Sequence[Mapping[str, Any]]], bool] = lambda _: False) -> str:
+    """Say in one line why a job is where it is; empty when the store does not know it, and when it has ended.
+
+    Args:
+        loom: The connection.
+        job: The job's id.
+        has_told: Says whether somebody has been told of these halted steps: then only what goes on beside them is said.
+    """
     facts = await gather(loom, job)
-    return reason(facts, time.time(), steady=True) if facts and not facts.row["ended_at"] else ""
+    if facts is None or facts.row["ended_at"]:
+        return ""
+    now = time.time()
+    if facts.halted and facts.server and has_told(facts.halted):
+        return _busy(facts, now)
+    return reason(facts, now, steady=True)
 
 
 def _work(facts: Facts, now: float) -> str:

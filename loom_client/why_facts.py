@@ -14,7 +14,7 @@ from loom_client.needs import start_worker
 from loom_client.pollers import pollers
 from loom_client.render.text import place
 from loom_client.server_errors import is_missing
-from loom_client.serving_workers import identity, lacking, workers_of
+from loom_client.serving_workers import identity, is_served, lacking, workers_of
 from loom_dsl.errors import LoomError, MissingTools
 from loom_dsl.events import EventType, decode
 from loom_dsl.states import RunState
@@ -59,7 +59,7 @@ class Facts:
         missing: What a worker said that lacks the job's tools, when nothing has happened since.
         server: Whether the server answers.
         closed: What the server calls the job's end, when the store does not know of one.
-        worker: Whether a worker asks for work; None when that is not known.
+        worker: Whether a worker serves the job; None when that is not known.
         pending: The activities that the server waits for.
         step: The workflow task that it waits for: the worker's thinking between activities.
         queue: The task queue.
@@ -110,12 +110,13 @@ async def gather(loom: Loom, job: str) -> Facts | None:
         async with asyncio.timeout(ANSWER_SECONDS):
             described = await loom.job(job).handle.describe()
             seen = await pollers(loom.client, loom.queue)
-            known["worker"] = bool(seen)
     except TimeoutError:
         return Facts(row, approvals, tools, server=False, **known)
     except RPCError as error:
         known |= {"closed": "it is not there any more"} if is_missing(error) else {"server": False}
         return Facts(row, approvals, tools, **known)
+    place = (row["namespace"], row["task_queue"])
+    known["worker"] = await loom.store.read(lambda tx: is_served(tx, *place, seen))
     if set(seen) <= {identity(one.about) for one in serving}:
         known["lacks"] = await loom.store.read(lambda tx: lacking(tx, row, serving))
     if described.status is not None and not is_running(described):

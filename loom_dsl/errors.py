@@ -55,7 +55,8 @@ A class's docstring is its default message. `code` is stable: it is the type of 
 ApplicationError, the code of a tool result and the word that `catch:` matches.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from loom_dsl.diagnostic import Diagnostic
 
@@ -464,3 +465,7 @@ class JobHalted(LoomError):
 
     code = "job_halted"
     exit_code = 3
+
+    def __init__(self, message: str | None = None, steps: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.steps = tuple(steps)
+        super().__init__(message)

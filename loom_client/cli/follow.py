@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from loom_client.client import Loom
 from loom_client.going_on import check_known
 from loom_client.graph_job import is_graph, is_graph_job
-from loom_client.halting import unless_halted
+from loom_client.halting import shorten, unless_halted
 from loom_client.outcome import JobGone, with_final_message, with_whole_answer
 from loom_client.render import Timeline, ToolCall
 from loom_client.why import why
@@ -39,6 +39,9 @@ class Watcher(Protocol):
     def waiting(self, reason: str) -> None:
         """Take the reason why none comes."""
 
+    def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:
+        """Say whether these halted steps, as jobs list them, were among the events."""
+
     def end(self, result: Ended, seconds: float | None = None) -> None:
         """Take the end."""
 
@@ -58,6 +61,10 @@ class JsonLines:
 
     def waiting(self, reason: str) -> None:
         """Say nothing: a reason is not an event."""
+
+    def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:
+        """Say no: events are for programs."""
+        return False
 
     def end(self, result: Ended, seconds: float | None = None) -> None:
         """Print the result."""
@@ -132,9 +139,9 @@ class Follower:
             return await self._run(after)
         try:
             return await unless_halted(self.loom, str(self.job["job"]), self._run(after))
-        except JobHalted:
+        except JobHalted as error:
             self.watcher.interrupt()
-            raise
+            raise shorten(str(self.job["job"]), error) if self.watcher.has_told(error.steps) else error from None
 
     async def _run(self, after: int) -> Ended:
         pump = asyncio.create_task(self._pump(after))
@@ -201,7 +208,7 @@ class Follower:
                 waited = {getting, asking} if asking else {getting}
                 await asyncio.wait(waited, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if asking is None and not getting.done():
-                    asking = asyncio.create_task(why(self.loom, str(self.job["job"])))
+                    asking = asyncio.create_task(why(self.loom, str(self.job["job"]), self.watcher.has_told))
                 elif asking is not None and asking.done() and not getting.done():
                     if reason := asking.result():
                         self.watcher.waiting(reason)

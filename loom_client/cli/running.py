@@ -227,20 +227,25 @@ async def _end_of(loom: "Loom", row: Mapping[str, Any], as_json: bool) -> "Ended
     """Wait for the end of a job, and tell meanwhile what keeps it waiting."""
     from loom_client.cli.follow import final_result
     from loom_client.cli.starting import announce_worker
-    from loom_client.cli.waits import telling_the_lost, telling_waits
+    from loom_client.cli.waits import Told, telling_the_lost, telling_waits
     from loom_client.doubt import LOST
-    from loom_client.halting import unless_halted
+    from loom_client.halting import shorten, unless_halted
     from loom_client.lost import has_closed, reconcile
+    from loom_dsl.errors import JobHalted
 
     job = str(row["job"])
     if row["ended_at"] and row["status"] != LOST:
         return (await final_result(loom, job))[0]
     await reconcile(loom.client, loom.store, [row])
+    told = Told()
     if not await has_closed(loom.client, job, None):
-        await announce_worker(loom, job)
-    waits = contextlib.nullcontext() if as_json else telling_waits(loom, job)
+        told.unserved = await announce_worker(loom, job)
+    waits = contextlib.nullcontext() if as_json else telling_waits(loom, job, told)
     async with waits, telling_the_lost(loom, job):
-        return (await unless_halted(loom, job, final_result(loom, job)))[0]
+        try:
+            return (await unless_halted(loom, job, final_result(loom, job)))[0]
+        except JobHalted as halted:
+            raise shorten(job, halted) if told.has_told(halted.steps) else halted from None
 
 
 def _seconds_of(text: str) -> float | None:

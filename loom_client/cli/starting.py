@@ -188,13 +188,13 @@ def told_of_other(error: JobExists, job: str) -> JobExists:
     return JobExists(f"{error.message}, or leave --job out; see the other with `loom show {job}`", error.differs)
 
 
-async def announce_worker(loom: Loom, job: str) -> None:
-    """Say at once when nobody takes the work; the job waits for a worker."""
+async def announce_worker(loom: Loom, job: str) -> bool:
+    """Say at once when nobody takes the work, and the job waits for a worker; whether it was said."""
     try:
         if await loom.has_worker():
-            return
+            return False
     except RPCError:  # whoever goes on to wait for the job is told of a server that is away
-        return
+        return False
     queue = loom.settings.task_queue
     row = await loom.store.read(lambda tx: tx.job(job))
     command = await loom.store.read(lambda tx: start_worker(tx, row, queue)) if row else worker_command(queue)
@@ -202,6 +202,7 @@ async def announce_worker(loom: Loom, job: str) -> None:
         f"no worker serves the queue {queue} yet for this store (id {loom.store.id}), so the job waits; "
         f"start one with `{command}` (or `loom dev`, which also starts the server)"
     )
+    return True
 
 
 def _read_file(path: Path) -> bytes:

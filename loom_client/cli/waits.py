@@ -3,23 +3,68 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from loom_client.cli.failures import say
 from loom_client.cli.follow import IDLE_SECONDS, Ended
 from loom_client.client import Loom
 from loom_client.going_on import going_on
 from loom_client.outcome import JobGone
-from loom_client.why import wanted
-from loom_client.why_facts import gather
+from loom_client.why import stands_still, unserved, wanted
+from loom_client.why_facts import Facts, gather
 from loom_store.store import Store
+
+MOST_STILL = 3
+"""A job that stands still at so many looks, and whose end is not told, waits for a job below that does not."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What was said to whoever waits for a job, so that nothing is said twice.
+
+    Attributes:
+        unserved: That no worker serves it.
+    """
+
+    unserved: bool = False
+    _line: str = ""
+    _halted: Sequence[Mapping[str, Any]] = ()
+    _still: int = 0
+
+    def take(self, facts: Facts, now: float) -> list[str]:
+        """Take what is known of the job now, and give the lines that are to be said.
+
+        Args:
+            facts: What is known.
+            now: Seconds since 1970.
+        """
+        self._still = self._still + 1 if stands_still(facts, now) else 0
+        if not facts.server or 0 < self._still < MOST_STILL:
+            return []  # a server that is away is told for all who wait, and a halted job by what ends the waiting
+        lines = []
+        if self.unserved and facts.worker:
+            lines.append("is served by a worker again")
+        nobody, line = unserved(facts), wanted(facts, now)
+        if line not in ("", self._line) and not (line == nobody and self.unserved):
+            lines.append(f"waits: {line}")
+            self._halted = facts.halted
+        if facts.worker is not None:
+            self.unserved = bool(nobody) and (self.unserved or nobody in line)
+        self._line = line
+        return lines
+
+    def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:
+        """Say whether just these halted steps were told."""
+        return bool(halted) and list(halted) == list(self._halted)
 
 
 @asynccontextmanager
-async def telling_waits(loom: Loom, job: str) -> AsyncIterator[None]:
+async def telling_waits(loom: Loom, job: str, told: Told) -> AsyncIterator[None]:
     """Say on standard error, while this is open, what a person has to do before the job goes on; each thing once."""
-    telling = asyncio.create_task(_tell(loom, job))
+    telling = asyncio.create_task(_tell(loom, job, told))
     try:
         yield
     finally:
@@ -46,14 +91,9 @@ async def telling_the_lost(loom: Loom, job: str) -> AsyncIterator[None]:
         raise
 
 
-async def _tell(loom: Loom, job: str) -> None:
-    said = ""
+async def _tell(loom: Loom, job: str, told: Told) -> None:
     while True:
         await asyncio.sleep(IDLE_SECONDS)
         facts = await gather(loom, job)
-        if facts is not None and not facts.server:
-            continue  # that is told once for all who wait for it, and changes nothing of what is wanted
-        told = wanted(facts, time.time()) if facts is not None else ""
-        if told not in ("", said):
-            say(f"job {job} waits: {told}")
-        said = told
+        for line in told.take(facts, time.time()) if facts is not None else ():
+            say(f"job {job} {line}")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,10 @@ class Scene:
             self._act(self._answer(event, first))
         if event.is_known:
             self._moments.add(EventType(event.type))
+
+    def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:
+        """Say whether these halted steps were shown."""
+        return self.timeline.has_told(halted)
 
     def waiting(self, reason: str) -> None:
         """Show why nothing comes."""

@@ -1,7 +1,7 @@
 """A job's events as a tree of turns, written as they come."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loom_client.render.approvals import FOLLOWING, approval_lines, changed_line, decided_line
@@ -66,6 +66,8 @@ class Timeline:
         self._stream = self._shown_answer = self._noted = ""
         self._held: set[str] = set()
         """Nodes of which it was told that they wait."""
+        self._halts: set[str] = set()
+        """Nodes of which it was told that they are halted."""
         self._nodes = NodeLines(paper.fancy)
         texts = NodeTexts(self._begin_flow, self._end_flow, lambda: self._flow, self._line, self._nodes.title)
         told = (self._delta, self._reset, self._answer) if turns else (texts.delta, texts.reset, texts.finish)
@@ -129,6 +131,10 @@ class Timeline:
             self._line(f"(waiting: {reason})", "dim")
             self.paper.flush()
         self._noted = reason
+
+    def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:
+        """Say whether these halted steps, as jobs list them, were told; those of other jobs are not."""
+        return all("job" not in step and str(step.get("at")) in self._halts for step in halted)
 
     def end(self, result: RunResult | GraphResult, seconds: float | None = None) -> None:
         """Say how the job ended and what it used."""
@@ -283,12 +289,14 @@ class Timeline:
 
     def _halted(self, event: Event) -> None:
         self._held.add(str(event.data.get("node")))
+        self._halts.add(str(event.data.get("node")))
         self._line(f"! {halted_text(_entry(event), event.job, self._now())}", "bold yellow")
 
     def _resumed(self, event: Event) -> None:
         if str(event.data.get("node")) not in self._held:
             return
         self._held.discard(str(event.data.get("node")))
+        self._halts.discard(str(event.data.get("node")))
         at, by = place(str(event.data.get("node") or "")), event.data.get("by")
         cause = f" ({one_line(str(event.data['cause']), 80)})" if event.data.get("cause") else ""
         who = f" by {one_line(str(by), 80)}" if by else ""

@@ -59,12 +59,20 @@ def test_a_halted_job_is_shown_with_its_cause_and_what_to_do(house: House) -> No
 def test_who_follows_a_halted_job_ends_with_3_and_is_told_what_to_do(house: House) -> None:
     job = asking(house)
     write(house, job, ("halted", STEP), halted=[STEP])
-    for command in (("wait", job), ("watch", job)):
-        said = house.loom(*command)
-        assert said.code == 3, said
-        assert f"error: job {job} is halted at model since " in said.err
-        assert f"{TOLD} {job}`" in said.err
-    assert f"! halted at model since {time.strftime('%H:%M', time.localtime(STEP['since']))}" in said.out
+    said = house.loom("wait", job)
+    assert said.code == 3, said
+    (line,) = said.err.splitlines()
+    assert line.startswith(f"error: job {job} is halted at model since ")
+    assert f"{TOLD} {job}`" in line
+    said = house.loom("watch", job)
+    assert said.code == 3, said
+    shown = " ".join(said.out.replace("│ ", "").replace("    | ", "").split())
+    assert f"! halted at model since {time.strftime('%H:%M', time.localtime(STEP['since']))}" in shown
+    assert f"{shown}{said.err}".count(f"{TOLD} {job}`") == 1
+    brief = f"job {job} is halted (model_refused), and nothing of it goes on by itself; `loom show {job}`"
+    assert said.err == f"error: {brief}\n"
+    later = house.loom("watch", job, "--from", "10000")  # what was not shown is told whole
+    assert f"{TOLD} {job}`" in later.err
     told = house.loom("result", job, "--json")
     assert (told.code, json.loads(told.out)["status"]) == (3, "halted")
 
