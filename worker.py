@@ -208,10 +208,12 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
     telemetry: Telemetry | None = None,
     grace: float = GRACE,
     tell: Callable[[str], None] = lambda _: None,
+    heard: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let steps go on for `grace` seconds; a second signal ends them at once.
 
-    What is left of them is told in a line. Where something does not end, the process does.
+    What is left of them is told in a line. Where something does not end, the process does. `heard` takes each event of
+    the jobs once it is stored, on the store's thread.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -233,6 +235,8 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
         metrics = Metrics(telemetry.metric_meter, namespace, task_queue) if telemetry is not None else None
         if metrics is not None:
             opened.listen(metrics.heard)
+        if heard is not None:
+            opened.listen(heard)
         allowed = AllowedSecrets.of(secret_names, os.environ)
         senders = Senders.load(webhooks, os.environ)
         secrets = _masked(allowed, senders)

@@ -42,7 +42,7 @@ def store_events(tx: Transaction, call: Call) -> None:
     for sequence, events in call.batches:
         new = _append(tx, call.job, sequence, events)
         for _, event in new:
-            tx.tell(event)
+            tx.tell({**event, "job": call.job})
         if new and tx.has_job(call.job):
             for _, event in new:
                 _project(tx, call, event)

@@ -76,7 +76,7 @@ class Scope:
             act()
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Tell who listens of an event that is new, once it is durable."""
+        """Tell who listens of an event that is new, once it is durable; `job` in it names its job."""
         for heard in self._shared.listeners:
             self._after_commit(partial(heard, event))
 

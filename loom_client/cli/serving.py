@@ -151,6 +151,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from loom_client.access import access_of
     from loom_client.cli.changes import tell_of_changes
     from loom_client.cli.opening import opened
+    from loom_client.cli.worker_log import log_halt
     from loom_client.lasting import quiet_runtime, tell_of_server
     from worker import serve
 
@@ -191,6 +192,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             telemetry=telemetry,
             grace=options.grace,
             tell=say,
+            heard=log_halt,
         )
     finally:
         for task in telling:

@@ -2,19 +2,28 @@
 
 import logging
 import os
+import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from temporalio.activity import ActivityCancellationDetails, Info
 
 MOST_CHARACTERS = 2_000
 LONGEST_FAILURE = 300
 """Characters of why an activity failed; the job's events have the rest."""
 MOST_CAUSES = 10_000
 """Causes that are remembered, so that none is told twice."""
-CANCELLED = "it was cancelled, or took longer than its timeout"
+BARELY = timedelta(seconds=1)
+"""So much before its time is over an attempt counts as too long: clocks differ."""
 TOLD_ELSEWHERE = frozenset({"missing_tools", "worker_stopped"})
 """Codes of failures that another line tells of, or that are none."""
 FAILED = "Completing activity as failed"
 """What the SDK says of each attempt that failed, with all that it knows about it behind."""
+_log = logging.getLogger("loom")
 
 
 class OneLine(logging.Formatter):
@@ -51,7 +60,9 @@ class OncePerCause(logging.Filter):
             return True
         error = record.exc_info[1] if record.exc_info else None
         code = str(getattr(error, "type", None) or type(error).__name__)
-        why = CANCELLED if code == "CancelledError" else f"{code}: {getattr(error, 'message', error)}"
+        ended, why = "failed", f"{code}: {getattr(error, 'message', error)}"
+        if code == "CancelledError":
+            ended, why = "was broken off", _breaking()
         cause = (job, why)
         if code in TOLD_ELSEWHERE or cause in self._seen:
             return False
@@ -59,9 +70,60 @@ class OncePerCause(logging.Filter):
         if len(self._seen) > MOST_CAUSES:
             self._seen.popitem(last=False)
         what = str(facts.get("activity_id", "")).partition("/")[2] or facts.get("activity_type", "")
-        record.msg = f"job {job}: {what} failed (attempt {facts.get('attempt', 1)}): {why[:LONGEST_FAILURE]}"
+        record.msg = f"job {job}: {what} {ended} (attempt {facts.get('attempt', 1)}): {why[:LONGEST_FAILURE]}"
         record.args, record.exc_info = (), None
         return True
+
+
+def _breaking() -> str:
+    """Say why the attempt was broken off that this is called in."""
+    from temporalio import activity
+
+    if not activity.in_activity():
+        return breaking(None, None, datetime.now(UTC))
+    return breaking(activity.cancellation_details(), activity.info(), datetime.now(UTC))
+
+
+def breaking(details: "ActivityCancellationDetails | None", info: "Info | None", now: datetime) -> str:
+    """Say why an attempt was broken off.
+
+    Args:
+        details: What the server or the worker gave as the reason.
+        info: The attempt.
+        now: The time.
+    """
+    if details is None:
+        return "something in this worker cancelled it"
+    if details.worker_shutdown:
+        return "this worker was stopped"
+    if details.cancel_requested:
+        return "its job was ended, or wants it no more"
+    limit = info.start_to_close_timeout if info else None
+    if info is not None and limit is not None and now - info.started_time > limit - BARELY:
+        return f"it took longer than its timeout of {limit.total_seconds():g} s"
+    beat = info.heartbeat_timeout if info else None
+    if details.timed_out:
+        within = f" within {beat.total_seconds():g} s" if beat else ""
+        late = f"its heartbeat did not reach the server{within}, so it is run again"
+        return f"{late}: the server was away, or this worker was too busy"
+    if details.not_found:
+        return "the server waits for it no more: its heartbeat came too late and it is run again, or its job has ended"
+    return "the server paused it, or began it anew"
+
+
+def log_halt(event: Mapping[str, Any]) -> None:
+    """Log that a step of a job is halted, why, and what a person has to do.
+
+    Args:
+        event: Any event of a job, with `job`.
+    """
+    if event["t"] != "halted":
+        return
+    from loom_client.render.halts import halted_text
+
+    job, cause = str(event["job"]), str(event.get("cause") or "")
+    entry = {**event, "at": event.get("node", "")}
+    _log.warning("job %s: %s%s", job, f"{cause}: " if cause else "", halted_text(entry, job, time.time()))
 
 
 def configure_log() -> None:
