@@ -5,13 +5,14 @@ All run the plan that the schedule was made with.
 """
 
 import asyncio
+import builtins
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.client import (
     Client,
@@ -27,8 +28,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.firing import Order
 from loom_client.graph_plan import plan_of
+from loom_client.lasting import SENT_SECONDS, lasting
 from loom_client.launching import WORKFLOW
 from loom_client.schedule_times import OVERLAPS, Overlap, Times, length
+from loom_client.server_errors import is_missing
 from loom_client.settings import Settings
 from loom_client.submission import merge, working_directory
 from loom_dsl.agent import Agent
@@ -43,6 +46,7 @@ from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 MEMO = "loom.schedule"
+Result = TypeVar("Result")
 LONGEST_NAME = 150
 """Characters of a name: the time of the firing comes after it in a job's id."""
 LISTED_SECONDS = 3.0
@@ -160,7 +164,11 @@ class Schedules:
 
     async def list(self) -> list[Schedule]:
         """Give all schedules of Loom in the namespace, by name."""
-        names = [found.id async for found in await self._client.list_schedules() if MEMO in await found.memo()]
+
+        async def listed() -> builtins.list[str]:
+            return [found.id async for found in await self._client.list_schedules() if MEMO in await found.memo()]
+
+        names = await self._lasting(listed)
         return [shown for name in sorted(names) if (shown := await self._found(name)) is not None]
 
     async def show(self, name: str) -> Schedule:
@@ -176,30 +184,41 @@ class Schedules:
 
     async def pause(self, name: str, note: str = "") -> None:
         """Let a schedule fire no more until `resume`. Jobs under way go on."""
-        await (await self._handle(name)).pause(note=note or None)
+        handle = await self._handle(name)
+        await self._lasting(lambda: handle.pause(note=note or None))
 
     async def resume(self, name: str, note: str = "") -> None:
         """Let a paused schedule fire again."""
-        await (await self._handle(name)).unpause(note=note or None)
+        handle = await self._handle(name)
+        await self._lasting(lambda: handle.unpause(note=note or None))
 
     async def trigger(self, name: str) -> None:
         """Let a schedule fire now, besides its times; `overlap` counts here too."""
-        await (await self._handle(name)).trigger()
+        handle = await self._handle(name)
+        await handle.trigger()  # once: a second try may be a second job
 
     async def delete(self, name: str) -> None:
         """Remove a schedule. Its jobs stay, and those under way go on."""
         handle = await self._handle(name)
-        memo = await (await handle.describe()).memo()
-        await handle.delete()
+        memo = await (await self._lasting(handle.describe)).memo()
+        try:
+            await self._lasting(handle.delete)
+        except RPCError as error:
+            if not is_missing(error):  # else a try whose answer was lost had removed it
+                raise
         await self._store.write(lambda tx: tx.release_blob(memo[MEMO]["order"]))
 
     async def _handle(self, name: str) -> ScheduleHandle:
         await self.show(name)
         return self._client.get_schedule_handle(name)
 
+    async def _lasting(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call that may be made twice, and make it again when the server was away and is soon back."""
+        return await lasting(self._client, call, SENT_SECONDS)
+
     async def _found(self, name: str) -> Schedule | None:
         try:
-            described = await self._client.get_schedule_handle(name).describe()
+            described = await self._lasting(self._client.get_schedule_handle(name).describe)
         except RPCError as error:
             if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
                 return None

@@ -101,7 +101,7 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
         if not made.next and not made.paused:
             say(f"it never fires by itself: no moment fits {made.times}")
         if not await loom.has_worker():
-            say(f"no worker serves the queue {loom.settings.task_queue} yet for this store; jobs will wait for one")
+            say(f"no worker serves the queue {loom.settings.task_queue} for this store; jobs will wait for one")
     return DONE
 
 
