@@ -10,7 +10,7 @@ from loom_client.client import Loom
 from loom_client.render.halts import halted_texts
 from loom_client.render.text import one_line
 from loom_client.why import stands_still
-from loom_client.why_facts import Facts, gather, halted_steps
+from loom_client.why_facts import ANSWER_SECONDS, Facts, gather, halted_steps
 from loom_dsl.errors import JobHalted, LoomError, StoreLost
 
 LOOK_SECONDS = 2.0
@@ -73,6 +73,28 @@ async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:
     return facts
 
 
+async def is_held(loom: Loom, job: str, cause: str = "") -> bool | None:
+    """Say whether a job is paused, or has steps that are halted or wait for the time of their next try.
+
+    Args:
+        loom: The connection.
+        job: Its id.
+        cause: Only steps that stopped for this cause count, and no pause.
+
+    Returns:
+        None: nobody who knows it answers.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            stands = await loom.job(job).status()
+    except (TimeoutError, LoomError):
+        return None
+    steps = [*stands.get("halted", ()), *stands.get("backing_off", ())]
+    if cause:
+        return any(step.get("cause") == cause for step in steps)
+    return bool(stands.get("paused") or steps)
+
+
 def _halted(job: str, facts: Facts) -> JobHalted:
     return JobHalted(f"job {job} is {halted_texts(facts.halted, job, time.time())}", facts.halted)
 
@@ -81,4 +103,6 @@ def shorten(job: str, error: JobHalted) -> JobHalted:
     """Say of a halted job no more than that, and where the rest is: whoever waits has been told of its steps."""
     causes = ", ".join(dict.fromkeys(one_line(str(step.get("cause") or ""), 80) for step in error.steps))
     of = f" ({causes})" if causes else ""
-    return JobHalted(f"job {job} is halted{of}, and nothing of it goes on by itself; `loom show {job}`", error.steps)
+    return JobHalted(
+        f"job {job} is halted{of}, and nothing of it goes on by itself; `loom show {job}` says what to do", error.steps
+    )

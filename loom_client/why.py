@@ -35,8 +35,9 @@ def reason(facts: Facts, now: float, *, steady: bool = False) -> str:
     if not facts.server:
         return f"the Temporal server at {facts.address} does not answer; start it with `loom dev`"
     if facts.halted:
-        busy = _busy(facts, now)
-        return halted_texts(facts.halted, str(row["job"]), now) + (f"; meanwhile {busy}" if busy else "")
+        busy, nobody = _busy(facts, now), unserved(facts)
+        told = halted_texts(facts.halted, str(row["job"]), now) + (f"; meanwhile {busy}" if busy else "")
+        return told + (f"; and {nobody}" if nobody else "")
     if row.get("paused_by"):
         return f"paused by {one_line(str(row['paused_by']), 80)}; go on with `loom resume {row['job']}`"
     nobody = unserved(facts)

@@ -66,7 +66,28 @@ async def resume(
         raise UserError("name a job, or write --all for every job that is halted")
     if job is None:
         return await _resume_all(settings_of(*place), who, cause, as_json)
-    return await _steer(place, job, lambda j: j.resume(who, cause=cause), f"job {job} goes on", as_json)
+    return await _resume_job(place, job, who, cause, as_json)
+
+
+async def _resume_job(place: Place, name: str, who: str, cause: str, as_json: bool) -> int:
+    """Resume one job, and say what it does now where nothing of it was to be resumed."""
+    from loom_client.cli.opening import check_going, opened
+    from loom_client.halting import is_held
+    from loom_client.why import why
+
+    settings = settings_of(*place)
+    await check_going(settings, name, "answer")
+    async with opened(settings) as loom:
+        held = await is_held(loom, name, cause)
+        said = await loom.job(name).resume(who, cause=cause)
+        now = await why(loom, name) if held is False and not as_json else ""
+    if held is False and not as_json and said["verdict"] != "unconfirmed":
+        of = f" for the cause {cause}" if cause else ""
+        print(
+            f"job {name} was neither paused nor halted{of}: there was nothing to resume" + (f"; {now}" if now else "")
+        )
+        return DONE
+    return _tell(name, said, f"job {name} goes on", as_json)
 
 
 async def _resume_all(settings: "Settings", who: str, cause: str, as_json: bool) -> int:
@@ -179,6 +200,11 @@ async def _steer(
     await check_going(settings, name, "answer")
     async with opened(settings) as loom:
         said = await act(loom.job(name))
+    return _tell(name, said, done, as_json)
+
+
+def _tell(name: str, said: dict[str, str], done: str, as_json: bool) -> int:
+    """Say how a job took what it was sent."""
     if as_json:
         print(json.dumps({"job": name, **said}))
     elif said["verdict"] == "unconfirmed":

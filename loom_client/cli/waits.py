@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_client.cli.failures import say
@@ -44,16 +44,16 @@ class Told:
         self._still = self._still + 1 if stands_still(facts, now) else 0
         if not facts.server or 0 < self._still < MOST_STILL:
             return []  # a server that is away is told for all who wait, and a halted job by what ends the waiting
-        lines = []
-        if self.unserved and facts.worker:
-            lines.append("is served by a worker again")
-        nobody, line = unserved(facts), wanted(facts, now)
-        if line not in ("", self._line) and not (line == nobody and self.unserved):
-            lines.append(f"waits: {line}")
-            self._halted = facts.halted
+        nobody, line = unserved(facts), wanted(replace(facts, worker=None), now)
+        lines = ["is served by a worker again"] if self.unserved and facts.worker else []
+        parts = [line] if line != self._line else []
+        parts += [nobody] if not self.unserved else []
+        if any(parts):
+            lines.append(f"waits: {'; and '.join(filter(None, parts))}")
+        if line != self._line:
+            self._line, self._halted = line, facts.halted if line else ()
         if facts.worker is not None:
-            self.unserved = bool(nobody) and (self.unserved or nobody in line)
-        self._line = line
+            self.unserved = bool(nobody)
         return lines
 
     def has_told(self, halted: Sequence[Mapping[str, Any]]) -> bool:

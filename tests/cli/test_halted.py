@@ -69,7 +69,9 @@ def test_who_follows_a_halted_job_ends_with_3_and_is_told_what_to_do(house: Hous
     shown = " ".join(said.out.replace("│ ", "").replace("    | ", "").split())
     assert f"! halted at model since {time.strftime('%H:%M', time.localtime(STEP['since']))}" in shown
     assert f"{shown}{said.err}".count(f"{TOLD} {job}`") == 1
-    brief = f"job {job} is halted (model_refused), and nothing of it goes on by itself; `loom show {job}`"
+    brief = (
+        f"job {job} is halted (model_refused), and nothing of it goes on by itself; `loom show {job}` says what to do"
+    )
     assert said.err == f"error: {brief}\n"
     later = house.loom("watch", job, "--from", "10000")  # what was not shown is told whole
     assert f"{TOLD} {job}`" in later.err
@@ -135,6 +137,23 @@ def test_all_halted_jobs_are_resumed_and_one_that_does_not_take_it_keeps_none_fr
         "no job is halted for the cause none_such"
     )
     assert own.loom("resume").code == own.loom("resume", first, "--all").code == 2
+
+
+def test_a_job_that_needs_no_resuming_is_said_to_need_none_and_what_it_does_is_told(house: House) -> None:
+    job = asking(house)
+    (asked,) = house.pending(job)
+    said = house.loom("resume", job, "--by", "ann")
+    assert (said.code, said.err) == (0, "")
+    nothing = f"job {job} was neither paused nor halted: there was nothing to resume; approval {asked['id']}"
+    assert said.out.startswith(nothing)
+    assert house.loom("pause", job).code == 0
+    other = house.loom("resume", job, "--cause", "model_access")
+    assert (other.code, other.out.partition(";")[0]) == (
+        0,
+        f"job {job} was neither paused nor halted for the cause model_access: there was nothing to resume",
+    )
+    assert house.loom("resume", job).out == f"job {job} goes on\n"
+    assert json.loads(house.loom("resume", job, "--json").out)["verdict"] == "recorded"
 
 
 def test_a_job_that_has_ended_is_shown_and_watched_without_a_server(house: House) -> None:

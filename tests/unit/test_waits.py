@@ -42,7 +42,11 @@ def test_nothing_is_said_of_workers_while_the_server_may_not_know_them_yet() -> 
 def test_what_else_a_person_has_to_do_is_said_beside_it() -> None:
     paused = replace(ALONE, row={**ROW, "paused_by": "ann"})
     first = "waits: paused by ann; go on with `loom resume job-1`"
-    assert said(Told(), paused, paused, ALONE, ALONE) == [first, NOBODY]
+    both = f"{first}; and {NOBODY.removeprefix('waits: ')}"
+    assert said(Told(), paused, paused, ALONE, ALONE) == [both]
+    assert said(Told(), replace(paused, worker=True), paused, ALONE) == [first, NOBODY]
+    (halt,) = said(Told(), replace(BUSY, worker=None))
+    assert said(Told(), replace(BUSY, worker=None), replace(BUSY, worker=False)) == [halt, NOBODY]
     lacking = replace(SERVED, pending=[], lacks=("tools",))
     (line,) = said(Told(), SERVED, lacking, lacking)
     assert line.startswith("waits: no worker has its tools tools")
