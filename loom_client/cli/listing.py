@@ -57,11 +57,15 @@ async def jobs(
             return await opened_store.read(lambda tx: tx.jobs(limit=limit, status=status))
 
         rows = await listed()
-        if await reconciled(opened_store, settings, rows):
+        changed = await reconciled(opened_store, settings, rows)
+        if changed:
             rows = await listed()
         lost = [row for row in rows if row["status"] == LOST]
         lines = await opened_store.read(lambda tx: _lost_lines(tx, lost)) if lost else []
         lines += await opened_store.read(lambda tx: _unserved(tx, rows, opened_store.id))
+    if changed is None:
+        away = f"the Temporal server at {settings.address} does not answer"
+        say(visible(f"{away}: what is listed of jobs that have not ended may be old"))
     if as_json:
         for row in rows:
             print(json.dumps(row))

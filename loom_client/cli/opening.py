@@ -78,7 +78,7 @@ def existing_store(settings: Settings) -> Store:
     return store
 
 
-async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[str, Any]]) -> bool:
+async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[str, Any]]) -> bool | None:
     """Look on the server for the jobs that only it can tell of, and write down what became of them.
 
     Args:
@@ -87,7 +87,7 @@ async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[st
         rows: The jobs.
 
     Returns:
-        Whether the server was asked.
+        Whether anything may have changed; None: the server does not answer, so what the store has may be old.
     """
     import asyncio
 
@@ -96,7 +96,7 @@ async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[st
 
     doubtful = [row for row in rows if in_doubt(row)]
     if not doubtful:
-        return False
+        return False if all(row["ended_at"] for row in rows) or await _is_there(settings.address) else None
     from temporalio.service import RPCError
 
     from loom_client.connection import temporal
@@ -109,7 +109,21 @@ async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[st
                 there = settings.model_copy(update={"namespace": namespace, "connect_seconds": quick})
                 await reconcile(await temporal(there, store), store, doubtful)
     except (ConfigurationError, RPCError, TimeoutError):
+        return None
+    return True
+
+
+async def _is_there(address: str) -> bool:
+    """Whether anything takes a connection at ``host:port``: much quicker than to ask it, and as telling where not."""
+    import asyncio
+
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, ValueError, TimeoutError):
         return False
+    writer.close()
     return True
 
 

@@ -167,7 +167,7 @@ def test_a_job_that_has_ended_is_shown_and_watched_without_a_server(house: House
             "json": ("watch", job, "--json"),
             "result": ("result", job),
             "show": ("show", job),
-            "jobs": ("jobs",),
+            "jobs": ("jobs", "--status", "completed"),
         }.items()
     }
     assert {one.code for one in said.values()} == {0}, said
@@ -190,3 +190,16 @@ def test_a_server_that_does_not_come_in_the_time_that_was_set_leaves_it_unclear(
         assert last.startswith(f"error: no Temporal server answers at {away.address}")
     assert time.monotonic() - begun < 60
     assert until(lambda: house.loom("show", job).code == 0)
+
+
+def test_a_list_says_that_the_server_is_away_only_where_jobs_have_not_ended(house: House) -> None:
+    job = asking(house)
+    away = replace(house, address=f"127.0.0.1:{own_port()}", ready=None)
+    line = f"the Temporal server at {away.address} does not answer: "
+    line += "what is listed of jobs that have not ended may be old"
+    for options in ((), ("--json",), ("--status", "running")):
+        said = away.loom("jobs", *options, LOOM_CONNECT_SECONDS="1")
+        assert (said.code, job in said.out) == (0, True)
+        assert said.err.splitlines()[0] == line
+    assert away.loom("jobs", "--status", "aborted").err == ""
+    assert line not in house.loom("jobs").err
