@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from temporalio.service import RPCError
 from loom_client.dev_server import DevServer
 from loom_client.entry import AgentRunner
 from loom_client.lasting import lasting
+from loom_client.schedule_times import Times
 from loom_client.server_errors import is_away
+from loom_dsl.errors import NotFoundError
 from tests.cli.conftest import LOOM
 from tests.durability.conftest import House, Opener
 from tests.durability.test_worker_killed import calling
@@ -179,3 +182,25 @@ async def test_what_is_sent_while_the_server_is_away_keeps_its_limit(house: Open
             await lasting(opened.loom.client, describe, within=1.0)
     assert is_away(refused.value)
     assert tries
+
+
+async def test_a_schedule_is_asked_and_changed_through_a_short_outage(house: Opener, own_server: DevServer) -> None:
+    opened = await house(calling("register"), server=own_server)
+    graph = opened.folder / "done.yaml"
+    graph.write_text("loom: 1\nkind: graph\nname: done\nnodes: {done: {end: 1}}\n")
+    schedules, name = opened.loom.schedules, opened.named("nightly")
+    await schedules.create(name, graph, times=Times(every="90d"), workdir=opened.folder)
+
+    async def outlasts(act: Callable[[], Awaitable[Any]]) -> Any:
+        own_server.kill()
+        asked = asyncio.create_task(act())
+        await asyncio.sleep(0)  # it is asked while the server is away
+        await own_server.start()
+        return await asyncio.wait_for(asked, PATIENCE)
+
+    await outlasts(lambda: schedules.pause(name, "holidays"))
+    shown = await outlasts(lambda: schedules.show(name))
+    assert (shown.paused, shown.note) == (True, "holidays")
+    await outlasts(lambda: schedules.delete(name))
+    with pytest.raises(NotFoundError):
+        await schedules.show(name)
