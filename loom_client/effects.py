@@ -1,8 +1,10 @@
 """What the ledger tells about a job's effects, put together with who approved them and what was taken back."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from loom_client.render.text import clock
 from loom_store.effects import undo_key
 from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
@@ -27,8 +29,10 @@ def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
 
     Besides the ledger's fields each has `state` in words, `summary` as an approver saw it, `approved_by` (empty when
     nobody was asked), `reconciled`, and `undone`: what came of taking it back, or None. What has no outcome when its
-    job has ended gets none any more: nobody saw its end, so its state is unknown.
+    job has ended gets none any more: nobody saw its end, so its state is unknown. `unheard_since` says of what is under
+    way when its worker was last heard of, where that worker has gone; else it is None.
     """
+    gone = {worker.process: worker.seen_at for worker in tx.workers() if not worker.alive}
     rows = tx.effects(job)
     over = (tx.job(job) or {}).get("ended_at") is not None
     undoing = {row.key: row for row in rows}
@@ -48,6 +52,7 @@ def told_effects(tx: Transaction, job: str) -> list[dict[str, Any]]:
                 "approved_by": (approval["by"] or "") if approval and approval["choice"] else "",
                 "approval_id": approval["id"] if approval else None,
                 "undone": _undone(undone, over=over),
+                "unheard_since": gone.get(row.holder or "") if row.status == "pending" and not over else None,
             }
         )
     return found
@@ -59,6 +64,19 @@ def effects_in_state(tx: Transaction, state: str) -> list[dict[str, Any]]:
     statuses = ["unknown", "pending"] if "unknown".startswith(state) else list(_STATES)
     jobs = tx.jobs_with_effects(statuses)
     return [row for job in jobs for row in told_effects(tx, job) if row["state"].startswith(state)]
+
+
+def unheard_line(effect: Mapping[str, Any], now: float) -> str:
+    """Say of an effect as `told_effects` gives it that its worker is gone; empty where it is not.
+
+    Args:
+        effect: The effect.
+        now: Seconds since 1970.
+    """
+    if not effect.get("unheard_since"):
+        return ""
+    since = clock(effect["unheard_since"], now)
+    return f"its worker has not been heard of since {since}; what became of it is found out by the next one"
 
 
 def _state(row: Effect, undone: Effect | None, *, over: bool) -> str:

@@ -81,6 +81,7 @@ def _show(rows: Iterable[Mapping[str, Any]], *, of_all: bool) -> None:
 
 
 def _facts(row: Mapping[str, Any], now: float) -> Iterable[str]:
+    from loom_client.effects import unheard_line
     from loom_client.render.text import clock, plural
 
     yield row["summary"] or f"{row['tool']}, whose arguments were not written down"
@@ -88,6 +89,8 @@ def _facts(row: Mapping[str, Any], now: float) -> Iterable[str]:
     tries = f", {plural(row['attempts'], 'attempt')}" if row["attempts"] > 1 else ""
     again = "; it may be repeated" if row["idempotent"] else ""
     yield f"begun {clock(row['begun_at'], now)}{ended}{tries}; arguments {row['arguments_digest'][:12]}{again}"
+    if gone := unheard_line(row, now):
+        yield gone
     if row["approved_by"]:
         yield f"approved by {row['approved_by']} ({row['approval_id']})"
     if row["note"]:

@@ -9,6 +9,7 @@ from typing import Any
 from loom_client.cli.asked import outcome_of
 from loom_client.cli.conversation import ENTRY_HEADS, TURN_HEADS, entry_lines, turn_lines
 from loom_client.cli.recursion import PROFILE_HEADS, profile_lines
+from loom_client.effects import unheard_line
 from loom_client.render.approvals import (
     rules_in_words,
 )
@@ -256,7 +257,7 @@ def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str
             effect["tool"],
             effect["state"],
             clock(effect["begun_at"], now),
-            one_line(effect["note"] or (effect["undone"] or {}).get("note") or "", 200),
+            one_line(unheard_line(effect, now) or effect["note"] or (effect["undone"] or {}).get("note") or "", 200),
         )
         for effect in effects
     ]

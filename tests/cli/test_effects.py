@@ -78,6 +78,33 @@ def test_what_has_no_outcome_when_its_job_has_ended_is_unknown(file: Path, capsy
     assert [json.loads(line)["tool"] for line in capsys.readouterr().out.splitlines()] == ["refund", "post"]
 
 
+def test_what_is_under_way_in_a_worker_that_has_gone_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "its worker has not been heard of since "
+
+    def told() -> tuple[bool, list[bool]]:
+        assert run(["effects", "job", "--store", str(file)]) == 0
+        said = line in " ".join(capsys.readouterr().out.split())
+        assert run(["effects", "job", "--store", str(file), "--json"]) == 0
+        rows = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
+        return said, [row["unheard_since"] is not None for row in rows if row["state"] == "under way"]
+
+    def at(behind: float) -> None:
+        with Store.open(file, clock=lambda: time.time() - behind) as store:
+            store.write_sync(lambda tx: tx.register_worker("machine 1 2", {"queue": "q"}))
+
+    assert told() == (False, [False]), "nothing is known of its worker"
+    with Store.open(file) as store:
+        (row,) = (row for row in store.read_sync(lambda tx: tx.effects("job")) if row.tool == "post")
+        store.write_sync(lambda tx: tx.hold_effect(row.key, "machine 1 2", 5.0))
+    at(0.0)
+    assert told() == (False, [False]), "it lives"
+    at(60.0)
+    assert told() == (True, [True])
+    with Store.open(file) as store:
+        store.write_sync(lambda tx: tx.update_job("job", status="aborted", ended_at=time.time()))
+    assert told() == (False, []), "it is unknown now"
+
+
 def test_a_job_that_is_not_there_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["effects", "jbo", "--store", str(file)]) != 0
     assert "there is no job 'jbo'" in capsys.readouterr().err
