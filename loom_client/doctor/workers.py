@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from loom_store.transaction import Transaction
     from loom_store.workers import WorkerRow
 
-SURE_SECONDS = 15.0
-"""A worker that was heard longer ago may have ended since; the server lists it until it forgets it."""
 MOST_TOLD = 3
 
 
@@ -59,10 +57,18 @@ async def workers(client: "Client", settings: Settings, store: Kept) -> list[Che
     """Compare what the server says of who asks for work with what the workers said in the store."""
     seen = await pollers(client, job_queue(settings.task_queue, store.id)) if store.id else {}
     others = {} if seen or store.workers else await present_workers(client, settings.task_queue)
-    return list(_judged(settings, store, seen, others))
+    return list(judged(settings, store, seen, others))
 
 
-def _judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: Mapping[str, str]) -> Iterator[Check]:
+def judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: Mapping[str, str]) -> Iterator[Check]:
+    """Say what this means.
+
+    Args:
+        settings: The queue.
+        store: What the store knows of its workers.
+        seen: Who asks for the store's work, and how many seconds ago.
+        others: Who serves another store under the same name, and its id.
+    """
     from loom_client.serving_workers import told_workers
 
     what = f"worker on {settings.task_queue}"
@@ -81,10 +87,10 @@ def _judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: 
             Status.WARN, what, "none has asked for work lately: jobs wait", f"{start} (`loom dev` starts one as well)"
         )
     elif strangers:
-        found = f"{heard(strangers)}, and this store does not know it: it works with another file that has the same id"
+        found = f"{asked(strangers)} is not known to this store: it works with another file that has the same id"
         yield Check(Status.FAIL, what, found, f"stop it, and see that its LOOM_STORE is this file; then {start}")
     elif not store.workers:
-        found = f"none serves this store any more: {heard(seen)}, and has stopped or died since: jobs wait"
+        found = f"none is alive: jobs wait. The server still lists {asked(seen)}: stopped or dead since"
         yield Check(Status.WARN, what, found, start)
     else:
         yield Check(Status.OK, what, told_workers(store.workers))
@@ -94,9 +100,8 @@ def _judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: 
         yield Check(Status.FAIL, f"job {job}", found, f"start one with `{worker_command(settings.task_queue)} {flags}`")
 
 
-def heard(seen: Mapping[str, float]) -> str:
-    """Tell workers, by the seconds since each was heard."""
-    latest = sorted(seen.items(), key=lambda item: item[1])[:3]
-    names = ", ".join(f"{name} (last heard {max(0, age):.0f} s ago)" for name, age in latest)
-    gone = "; an idle worker is heard once a minute, so it may be gone" if latest[0][1] > SURE_SECONDS else ""
-    return f"{len(seen)}: {names}{gone}"
+def asked(seen: Mapping[str, float]) -> str:
+    """Name workers, with when each last asked the server for work."""
+    latest = sorted(seen.items(), key=lambda item: item[1])
+    names = ", ".join(f"{name} (asked for work {max(0, age):.0f} s ago)" for name, age in latest[:MOST_TOLD])
+    return names + (f" and {len(latest) - MOST_TOLD} more" if len(latest) > MOST_TOLD else "")

@@ -16,7 +16,7 @@ import pytest
 from loom_client.cli.app import run
 from loom_client.dev_server import DevServer
 from loom_client.doctor import Check, Status, examine
-from loom_client.doctor.workers import heard
+from loom_client.doctor.workers import Kept, asked, judged
 from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.cli.conftest import LOOM
@@ -65,11 +65,13 @@ def test_a_server_without_a_worker_is_a_warning(settings: Settings, dev_server: 
     assert (worker.status, "loom worker" in worker.fix) == (Status.WARN, True)
 
 
-def test_a_worker_that_was_not_heard_for_long_may_be_gone() -> None:
-    assert heard({"a": 3.2, "b": 60.0}) == "2: a (last heard 3 s ago), b (last heard 60 s ago)"
-    assert heard({"a": 47.0}).endswith(
-        "a (last heard 47 s ago); an idle worker is heard once a minute, so it may be gone"
-    )
+def test_workers_that_the_server_lists_and_that_have_ended_are_told_as_such(settings: Settings) -> None:
+    seen = {"a@host": 43.2, "b@host": 3.0}
+    (found,) = judged(settings, Kept("0ff9e13a26e2", known=frozenset(seen)), seen, {})
+    assert (found.status, found.fix) == (Status.WARN, "start one with `loom worker --task-queue nobody`")
+    names = "b@host (asked for work 3 s ago), a@host (asked for work 43 s ago)"
+    assert found.found == f"none is alive: jobs wait. The server still lists {names}: stopped or dead since"
+    assert asked(dict.fromkeys("abcde", 1.0)).endswith("c (asked for work 1 s ago) and 2 more")
 
 
 @pytest.mark.usefixtures("patient")
