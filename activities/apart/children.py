@@ -249,4 +249,8 @@ def _how(status: int, tail: bytes) -> str:
     if len(tail) == _TAIL_BYTES:
         del lines[0]  # what is left of a secret there would not be known
     said = "\n".join([line for line in lines if line.strip()][-_TAIL_LINES:])
-    return f"{how}; the last that it said:\n{said}" if said else f"{how}, and wrote nothing to its standard error"
+    return (
+        f"{how}; the last lines of its standard error:\n{said}"
+        if said
+        else f"{how}, and wrote nothing to its standard error"
+    )

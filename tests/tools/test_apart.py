@@ -167,7 +167,9 @@ async def test_what_hangs_is_ended_when_its_time_is_over(children: Children, tmp
 async def test_a_process_that_dies_says_how(children: Children, tmp_path: Path, name: str, how: str, last: str) -> None:
     with pytest.raises(Died, match=how) as caught:
         await children.call(code(name), {"text": "x", "context": context_of(tmp_path, [])}, 20)
-    assert last in str(caught.value)
+    said, _, lines = str(caught.value).partition("; the last lines of its standard error:\n")
+    assert how in said
+    assert last in lines
 
 
 async def test_the_other_parts_of_tools_and_functions_are_found(children: Children, tmp_path: Path) -> None:
