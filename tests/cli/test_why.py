@@ -49,6 +49,7 @@ def facts(*, row: dict[str, Any] | None = None, **known: Any) -> Facts:
             "or have it asked anew with `loom resume job-1`",
         ),
         (facts(halted=[HALTED]), TOLD),
+        (facts(halted=[HALTED], worker=False), f"{TOLD}; and {NOBODY} on the queue loom; start one with `loom worker`"),
         (facts(halted=[HALTED], row={"paused_by": "ann"}), TOLD),
         (
             facts(halted=[{**HALTED, "job": "job-1.kid", "action": ""}]),
@@ -165,6 +166,7 @@ ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
             "gate waits for the event paid: `loom event job-1 paid`",
         ),
         (facts(worker=True, waits=[{"at": "gate", "until": NOW + 60}]), ""),
+        (facts(worker=False), f"{NOBODY} on the queue loom; start one with `loom worker`"),
         (facts(halted=[HALTED]), TOLD),
         (
             facts(outages=[OUTAGE]),
