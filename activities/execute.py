@@ -29,8 +29,8 @@ from activities.stopping import STOPPED, refuse_to_begin, set_fate
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
 from activities.tool_progress import progress_of
-from activities.tool_run import Raised, describe, run_function, runs_apart, text_of
-from activities.users_code import Code
+from activities.tool_run import describe, run_function, runs_apart, text_of
+from activities.users_code import Code, Raised
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
     Aborted,
