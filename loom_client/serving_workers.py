@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_client.needs import modules_of
+from loom_dsl.abridgement import abridge
 from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.transaction import Transaction
@@ -26,8 +27,7 @@ def identity(about: Mapping[str, Any]) -> str:
 
 def told_workers(rows: Sequence[WorkerRow]) -> str:
     """Say which workers these are."""
-    more = f" and {len(rows) - MOST_SHOWN} more" if len(rows) > MOST_SHOWN else ""
-    return "; ".join(told_worker(row.about) for row in rows[:MOST_SHOWN]) + more
+    return abridge(rows, MOST_SHOWN, lambda row: told_worker(row.about), between="; ")
 
 
 def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:
