@@ -38,8 +38,13 @@ def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:
         namespace: The jobs' namespace.
         queue: The base name of their queue.
     """
-    found = tx.workers(alive=True)
-    return [row for row in found if (row.about.get("namespace"), row.about.get("queue")) == (namespace, queue)]
+    return serving(tx.workers(alive=True), namespace, queue)
+
+
+def serving(workers: Iterable[WorkerRow], namespace: str, queue: str) -> list[WorkerRow]:
+    """Give those of some workers that serve the jobs of a queue now."""
+    place = (namespace, queue)
+    return [row for row in workers if row.alive and (row.about.get("namespace"), row.about.get("queue")) == place]
 
 
 def lacking(tx: Transaction, row: Mapping[str, Any], workers: Iterable[WorkerRow]) -> tuple[str, ...]:
