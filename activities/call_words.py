@@ -6,8 +6,8 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.runtime import Call
-from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe
-from activities.users_code import Code, as_preview, as_text
+from activities.tool_run import ANSWER_SECONDS, ask, describe
+from activities.users_code import Code, Raised, as_preview, as_text
 from loom_dsl.errors import LoomError
 from loom_dsl.redaction import redact
 from loom_dsl.tools import Arguments, Preview, Tool, ToolContext

@@ -7,8 +7,8 @@ from typing import Any
 
 from activities.holding import is_held, never_began
 from activities.runtime import Call
-from activities.tool_run import Raised, run_function, runs_apart
-from activities.users_code import Code, by_position
+from activities.tool_run import run_function, runs_apart
+from activities.users_code import Code, Raised, by_position
 from loom_dsl.errors import OutcomeUnknown, UnreadableResult
 from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext
 from loom_store.rows import EffectStatus

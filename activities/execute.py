@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.apart.children import LOADING_SECONDS
 from activities.approved_state import approved_states, keep_left
 from activities.attempt import Attempt, Running
+from activities.background import BackgroundTasks
 from activities.effect_outcome import NEVER_BEGAN, ask_tool, effect_key, given_of, outcome_of, status_of
 from activities.holding import AT_WORK, HELD_SECONDS, let_go, never_began, renew, take_over, this_process
 from activities.hooks import Hooks, hooked
@@ -29,8 +30,8 @@ from activities.stopping import STOPPED, refuse_to_begin, set_fate
 from activities.told import is_told
 from activities.tool_images import images_of, put_images
 from activities.tool_progress import progress_of
-from activities.tool_run import Raised, describe, run_function, runs_apart, text_of
-from activities.users_code import Code
+from activities.tool_run import describe, run_function, runs_apart, text_of
+from activities.users_code import Code, Raised
 from loom_dsl.canonical import canonical_json, digest
 from loom_dsl.errors import (
     Aborted,
@@ -64,7 +65,7 @@ class Execute:
         self._hooks = Hooks(runtime, calls)
         self._readable = partial(masked_output, secrets=runtime.secrets)
         self._masked = partial(masked_message, secrets=runtime.secrets)
-        self._unheard: set[asyncio.Task[Any]] = set()
+        self._background = BackgroundTasks()
         self._told = itertools.count()
 
     @activity.defn(name="loom.tool.execute")
@@ -171,19 +172,12 @@ class Execute:
         context = run.context(self._services(run), threading.Event(), self._progress(run))
         set_fate("the tool will be asked again what became of it")
         asking = asyncio.ensure_future(ask_tool(run.tool, {**run.arguments, **run.secrets}, context))
-        self._beside(renew(self._runtime.store, run.key, asking))
+        self._background.start(renew(self._runtime.store, run.key, asking))
         found = await asking
         await self._runtime.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
         if found.outcome == "unknown":
             return None
         return await self._read(run, found.result) if found.outcome == "happened" else await self._run(run)
-
-    def _beside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something that goes on when this attempt is cancelled."""
-        task = asyncio.create_task(work)
-        self._unheard.add(task)
-        task.add_done_callback(self._unheard.discard)
-        return task
 
     async def _run(self, run: Attempt) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
@@ -248,7 +242,7 @@ class Execute:
         if run.is_kept:
             if not await self._runtime.keep(lambda tx: tx.start_effect(run.key, this_process()), durable=False):
                 raise ApplicationError("another worker has taken this call over", type=STOPPED)
-            self._beside(renew(self._runtime.store, run.key, running.task))
+            self._background.start(renew(self._runtime.store, run.key, running.task))
         running.called = True
         with self._runtime.stopping.telling(running.stop):
             try:
@@ -276,7 +270,7 @@ class Execute:
         details = activity.cancellation_details()
         aborted = details is not None and details.cancel_requested
         if not (aborted or self._runtime.stopping.over or (details is not None and details.worker_shutdown)):
-            self._beside(self._settled_unheard(run, running))
+            self._background.start(self._settled_unheard(run, running))
             return
         running.end()
         self._drop(run.place)
@@ -309,7 +303,7 @@ class Execute:
             self._drop(run.place)
             return given_of(name, [])
         # Also when this attempt is cancelled just now, as one is that the server lost sight of: nobody else knows it.
-        keeping = self._beside(self._written(run, lambda tx: self._settle(tx, run, output, note)))
+        keeping = self._background.start(self._written(run, lambda tx: self._settle(tx, run, output, note)))
         given: dict[str, Any] = await asyncio.shield(keeping)
         self._drop(run.place)
         return given

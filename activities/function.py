@@ -20,8 +20,8 @@ from activities.observe import store_events
 from activities.progress import Progress
 from activities.runtime import Call, Runtime
 from activities.stopping import refuse_to_begin
-from activities.tool_run import Raised, describe, run_function, runs_apart
-from activities.users_code import Code
+from activities.tool_run import describe, run_function, runs_apart
+from activities.users_code import Code, Raised
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
 from loom_dsl.redaction import mask_known, redact

@@ -10,8 +10,8 @@ from temporalio import activity
 from activities.effect_outcome import effect_key, outcome_of
 from activities.runtime import Call, JobFacts, Runtime
 from activities.told import failed
-from activities.tool_run import Raised, ask, describe
-from activities.users_code import Code
+from activities.tool_run import ask, describe
+from activities.users_code import Code, Raised
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import LoomError, PermissionDenied, StepDied, ToolError
 from loom_dsl.hooks import HookAnswer, HookCall, misuse

@@ -8,8 +8,8 @@ from typing import Any
 from temporalio import activity
 
 from activities.chat_reply import ToolCall
-from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, runs_apart
-from activities.users_code import Code, keys_of
+from activities.tool_run import ANSWER_SECONDS, ask, describe, runs_apart
+from activities.users_code import Code, Raised, keys_of
 from loom_dsl.canonical import digest
 from loom_dsl.errors import ModelProtocolError, ToolError, ToolUnavailable
 from loom_dsl.messages import unique_calls

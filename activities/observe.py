@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.asked import arguments_of
+from activities.background import BackgroundTasks
 from activities.holding import AT_WORK, take_over, this_process
 from activities.notify import SECONDS, notify
 from activities.runtime import Call, Runtime
@@ -244,7 +245,7 @@ class Observe:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._places = asyncio.Semaphore(MOST_NOTICES)
-        self._telling: set[asyncio.Task[None]] = set()
+        self._telling = BackgroundTasks()
 
     @activity.defn(name="loom.events.flush")
     async def flush(self, envelope: dict[str, Any]) -> None:
@@ -273,9 +274,9 @@ class Observe:
         notice = {"id": name, "job": call.job, "turn": call.turn, **call.arguments}
         if content is not None:
             notice["content"] = content
-        telling = asyncio.create_task(self._tell(effect.key, name, notice))
-        self._telling.add(telling)
-        telling.add_done_callback(self._told)
+        telling = self._telling.start(self._tell(effect.key, name, notice))
+        # Looked at here, because it may be that no attempt waits any more.
+        telling.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             await asyncio.shield(telling)
         except asyncio.CancelledError:
@@ -283,10 +284,6 @@ class Observe:
             if self._runtime.stopping.over or (details is not None and details.worker_shutdown):
                 telling.cancel()  # else only the server lost sight of it, or the job ends: what was begun is finished
             raise
-
-    def _told(self, telling: "asyncio.Task[None]") -> None:
-        self._telling.discard(telling)
-        telling.cancelled() or telling.exception()  # looked at, because it may be that no attempt waits any more
 
     async def _tell(self, key: str, name: str, notice: dict[str, Any]) -> None:
         try:

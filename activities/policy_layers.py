@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from activities.registry import ToolRegistry
 from activities.runtime import Call, JobFacts, Run, remember
-from activities.tool_run import ANSWER_SECONDS, Raised, ask, describe, run_function, runs_apart
-from activities.users_code import Code
+from activities.tool_run import ANSWER_SECONDS, ask, describe, run_function, runs_apart
+from activities.users_code import Code, Raised
 from activities.workspace import Workspace
 from loom_dsl.canonical import digest
 from loom_dsl.errors import (

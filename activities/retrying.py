@@ -9,7 +9,8 @@ from typing import Any
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from activities.progress import Progress
-from activities.tool_run import Raised, describe
+from activities.tool_run import describe
+from activities.users_code import Raised
 from loom_dsl.errors import LoomError
 from loom_dsl.parts import Retry
 

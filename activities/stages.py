@@ -23,10 +23,10 @@ from activities.runtime import Call, JobFacts, Runtime, this_run
 from activities.services import check_runtime
 from activities.shell_parser import read_command
 from activities.told import failed
-from activities.tool_run import ANSWER_SECONDS, Raised, check_call, describe, in_time, run_function, runs_apart
+from activities.tool_run import ANSWER_SECONDS, check_call, describe, in_time, run_function, runs_apart
 from activities.transcript import MASKED, PRIVATE, Transcript
 from activities.untrusted import untrusted_reason
-from activities.users_code import GUARD, Code, as_nothing, as_truth
+from activities.users_code import GUARD, Code, Raised, as_nothing, as_truth
 from activities.workspace import Workspace
 from loom_dsl.approval_policy import Approvals
 from loom_dsl.asking import approvals_for

@@ -116,14 +116,13 @@ class Steps:
 
     async def written(self, work: Callable[[Transaction], Result]) -> Result:
         """Write something down, with what waits, and give what it gives."""
-        ended, self._ended = self._ended, []
+        ended = self._take_ended()
 
-        def all_of_it(tx: Transaction) -> Result:
-            for each in ended:
-                each(tx)
+        def write(tx: Transaction) -> Result:
+            ended(tx)
             return work(tx)
 
-        return await asyncio.wrap_future(self.store.note(all_of_it))
+        return await asyncio.wrap_future(self.store.note(write))
 
     def later(self, work: Note) -> None:
         """Write something down for which nobody waits, with the next step that begins, or soon.
@@ -140,10 +139,14 @@ class Steps:
         await self.children.close()
 
     def _settle(self) -> None:
-        ended, self._ended = self._ended, []
-        if ended:
+        if self._ended:
             with contextlib.suppress(StoreError):
-                self.store.note(lambda tx: [each(tx) for each in ended])
+                self.store.note(self._take_ended())
+
+    def _take_ended(self) -> Note:
+        """Give all that waits as one note, and let it wait no more."""
+        ended, self._ended = self._ended, []
+        return lambda tx: [each(tx) for each in ended]
 
 
 @dataclass(slots=True)
@@ -294,27 +297,33 @@ class Attempt:
 
     def _count(self, tx: Transaction, what: str) -> StepDied:
         """Count the death of a process that had nothing but users' code of this step."""
-        noted = tx.step(self.job, self.key) or self._noted
-        assert noted is not None
+        noted = self._latest(tx)
         now = replace(noted, process=None, deaths=noted.deaths + 1)
         if now.deaths >= self.steps.rules.most:
             return self._halted(tx, now.deaths, what)
-        tx.mark_step(now)
-        self._noted = now
+        self._mark(tx, now)
         self._tell(tx, now, f"{what} ({now.deaths} of {self.steps.rules.most})")
         return StepDied(what)
 
     def _halted(self, tx: Transaction, deaths: int, what: str) -> StepKillsWorker:
         """Have a person look. When the job is resumed, deaths are counted anew, but the step is run apart at once."""
-        noted = tx.step(self.job, self.key) or self._noted
-        assert noted is not None
+        noted = self._latest(tx)
         left = renewed(StepHistory(deaths, noted.suspected))
-        now = replace(noted, process=None, deaths=left.deaths, suspected=left.suspected)
-        tx.mark_step(now)
-        self._noted = now
+        now = self._mark(tx, replace(noted, process=None, deaths=left.deaths, suspected=left.suspected))
         error = StepKillsWorker(f"this step killed {deaths} processes; the last time {what}")
         self._tell(tx, replace(now, deaths=deaths), error.message)
         return error
+
+    def _latest(self, tx: Transaction) -> Step:
+        """Give this step as the store has it, or as it was noted if it is not there any more."""
+        found = tx.step(self.job, self.key) or self._noted
+        assert found is not None
+        return found
+
+    def _mark(self, tx: Transaction, step: Step) -> Step:
+        tx.mark_step(step)
+        self._noted = step
+        return step
 
     def _tell(self, tx: Transaction, step: Step, message: str) -> None:
         turn, _, at = step.key.removeprefix(f"{step.job}/").partition("/")

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 import pydantic_core
 
-from activities.users_code import GUARD, Code
-from activities.users_code import Raised as Raised
+from activities.users_code import GUARD, Code, Raised
 from loom_dsl.errors import LoomError, PermissionDenied, UnreadableResult
 from loom_dsl.tool_output import Image, ToolOutput
 

@@ -16,8 +16,8 @@ from activities.observe import store_events
 from activities.runtime import Call, JobFacts, Run, Runtime
 from activities.services import secrets_of, services_of
 from activities.stopping import STOPPED
-from activities.tool_run import Raised, describe, run_function, runs_apart
-from activities.users_code import Code, by_position
+from activities.tool_run import describe, run_function, runs_apart
+from activities.users_code import Code, Raised, by_position
 from loom_dsl.agent import call_name
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StepDied, StoreError
 from loom_dsl.redaction import redact

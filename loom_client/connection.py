@@ -12,6 +12,7 @@ from activities.plan_claim import data_converter
 from loom_client.access import Access, access_of, explain, is_final
 from loom_client.client import Loom
 from loom_client.lasting import outages_of, quiet_runtime
+from loom_client.namespace import look_up_namespace
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, ServerAway
 from loom_store.store import Store
@@ -99,10 +100,8 @@ async def offline(settings: Settings, store: Store) -> Client:
 
 
 async def _check_namespace(client: Client, settings: Settings) -> None:
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-
     try:
-        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+        await look_up_namespace(client)
     except temporalio.service.RPCError as error:
         if error.status in _NOT_LET_IN:
             raise ConfigurationError(explain(settings, RuntimeError("PermissionDenied"))) from None

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from loom_dsl.abridgement import abridge
 from loom_dsl.canonical import canonical_json
 from loom_dsl.errors import BlobMissing, DecisionRefused
 from loom_dsl.tool_arguments import misfits
@@ -30,8 +31,7 @@ def problem_with(schema: str, arguments: Mapping[str, Any]) -> str:
         found = misfits(json.loads(schema), json.loads(canonical_json(dict(arguments))))
     except (ValueError, TypeError, RecursionError):  # no JSON: the job says so
         return ""
-    more = [f"and {len(found) - MOST_SHOWN} more"] if len(found) > MOST_SHOWN else []
-    return "; ".join([*found[:MOST_SHOWN], *more])
+    return abridge(found, MOST_SHOWN, between="; ", rest="; and ")
 
 
 async def check_edit(store: Store, approval: str, arguments: Mapping[str, Any]) -> None:

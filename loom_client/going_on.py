@@ -7,6 +7,7 @@ from loom_client.doubt import LOST
 from loom_client.forking import finished_turns, read_fork
 from loom_client.graph_job import is_graph
 from loom_client.resuming import why_not
+from loom_dsl.abridgement import abridge
 from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.store import Store
@@ -93,6 +94,5 @@ def _of_graph(tx: Transaction, row: Mapping[str, Any], plan: Plan) -> str:
     problem, again = why_not(tx, row, plan)
     if problem:
         return ""
-    named = ", ".join(f"`{at}`" for at in again[:MOST_NAMED])
-    named += f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
+    named = abridge(again, MOST_NAMED, "`{}`".format)
     return f"`loom fork {row['job']}` goes on at {named or 'its end'}; what was finished is not done again"

@@ -12,6 +12,7 @@ from loom_client.render.text import one_line
 from loom_client.why import stands_still
 from loom_client.why_facts import ANSWER_SECONDS, Facts, gather, halted_steps
 from loom_dsl.errors import JobHalted, LoomError, StoreLost
+from loom_store.transaction import Transaction
 
 LOOK_SECONDS = 2.0
 MOST_DEEP = 20
@@ -45,7 +46,8 @@ async def _until_halted(loom: Loom, job: str) -> Facts:
     while True:
         facts = None
         try:
-            facts = await _still(loom, job) if await _has_halted(loom, job) else None
+            has_halted = await loom.store.read(lambda tx: _has_halted(tx, job))
+            facts = await _still(loom, job) if has_halted else None
         except StoreLost:
             raise  # nothing that is waited for would be seen
         except LoomError:
@@ -56,9 +58,9 @@ async def _until_halted(loom: Loom, job: str) -> Facts:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _has_halted(loom: Loom, job: str) -> bool:
-    row = await loom.store.read(lambda tx: tx.job(job))
-    return row is not None and bool(await loom.store.read(lambda tx: halted_steps(tx, row)))
+def _has_halted(tx: Transaction, job: str) -> bool:
+    row = tx.job(job)
+    return row is not None and bool(halted_steps(tx, row))
 
 
 async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:

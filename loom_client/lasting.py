@@ -7,10 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TypeVar
 
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError
@@ -23,6 +21,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from loom_client.namespace import look_up_namespace
 from loom_client.server_errors import is_away, is_missing
 
 LONGEST_PAUSE = 5.0
@@ -117,14 +116,9 @@ async def lasting(client: Client, call: Callable[[], Awaitable[Result]], within:
 
 async def tell_of_server(client: Client) -> None:
     """Tell of each outage of the server, until this is cancelled: for a worker, whose own calls the SDK makes."""
-
-    async def look() -> None:
-        request = DescribeNamespaceRequest(namespace=client.namespace)
-        await client.workflow_service.describe_namespace(request, timeout=timedelta(seconds=PROBE_SECONDS))
-
     while True:
         with contextlib.suppress(RPCError):
-            await lasting(client, look)
+            await lasting(client, lambda: look_up_namespace(client, PROBE_SECONDS))
         await asyncio.sleep(LONGEST_PAUSE)
 
 
@@ -177,10 +171,8 @@ class _Patience:
         return True
 
     async def _probe(self) -> None:
-        request = DescribeNamespaceRequest(namespace=self._client.namespace)
-        service = self._client.workflow_service
         try:
-            await service.describe_namespace(request, retry=False, timeout=timedelta(seconds=PROBE_SECONDS))
+            await look_up_namespace(self._client, PROBE_SECONDS)
         except RPCError as error:
             if is_away(error):
                 raise

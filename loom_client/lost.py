@@ -5,12 +5,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from loom_client.doubt import LOST, in_doubt, is_starting
 from loom_client.lasting import lasting
+from loom_client.namespace import look_up_namespace
 from loom_client.pollers import pollers
 from loom_client.server_errors import is_missing, refusal
 from loom_client.serving_workers import workers_of
@@ -124,7 +124,7 @@ async def _is_lost(client: Client, store: Store, row: Mapping[str, Any]) -> bool
 async def _is_asked_well(client: Client) -> bool:
     """Whether the server has the namespace: without it, too, it says of every job that it is not there."""
     try:
-        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+        await look_up_namespace(client)
     except RPCError:
         return False
     return True

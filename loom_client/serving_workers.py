@@ -6,6 +6,7 @@ from typing import Any
 
 from loom_client.needs import modules_of
 from loom_client.render.text import moment_of
+from loom_dsl.abridgement import abridge
 from loom_dsl.errors import LoomError
 from loom_dsl.plan import Plan
 from loom_store.transaction import Transaction
@@ -30,8 +31,7 @@ def identity(about: Mapping[str, Any]) -> str:
 
 def told_workers(rows: Sequence[WorkerRow]) -> str:
     """Say which workers these are."""
-    more = f" and {len(rows) - MOST_SHOWN} more" if len(rows) > MOST_SHOWN else ""
-    return "; ".join(told_worker(row.about) for row in rows[:MOST_SHOWN]) + more
+    return abridge(rows, MOST_SHOWN, lambda row: told_worker(row.about), between="; ")
 
 
 def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:
@@ -42,8 +42,13 @@ def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:
         namespace: The jobs' namespace.
         queue: The base name of their queue.
     """
-    found = tx.workers(alive=True)
-    return [row for row in found if (row.about.get("namespace"), row.about.get("queue")) == (namespace, queue)]
+    return serving(tx.workers(alive=True), namespace, queue)
+
+
+def serving(workers: Iterable[WorkerRow], namespace: str, queue: str) -> list[WorkerRow]:
+    """Give those of some workers that serve the jobs of a queue now."""
+    place = (namespace, queue)
+    return [row for row in workers if row.alive and (row.about.get("namespace"), row.about.get("queue")) == place]
 
 
 def is_served(tx: Transaction, namespace: str, queue: str, seen: Mapping[str, float]) -> bool | None:

@@ -10,6 +10,7 @@ from loom_client.render.halts import halted_texts, waiting_text
 from loom_client.render.text import clock, moment_of, one_line, place, plural
 from loom_client.settings import worker_command
 from loom_client.why_facts import Facts, Pending, gather
+from loom_dsl.abridgement import abridge
 from loom_dsl.states import RunState
 
 MODEL, TOOL, COMPRESS = "loom.model.call", "loom.tool.execute", "loom.context.compress"
@@ -112,9 +113,9 @@ def _work(facts: Facts, now: float) -> str:
     if running is not None:
         return _running(running, facts.tools, now)
     waits = facts.waits or ()
-    told = [_wait(wait, facts.row["job"], now) for wait in waits[:MOST_WAITS]]
-    more = f"; and {len(waits) - MOST_WAITS} more" if len(waits) > MOST_WAITS else ""
-    return "; ".join(told) + more if told else _phrase(facts.row.get("state"))
+    if not waits:
+        return _phrase(facts.row.get("state"))
+    return abridge(waits, MOST_WAITS, lambda wait: _wait(wait, facts.row["job"], now), between="; ", rest="; and ")
 
 
 def _busy(facts: Facts, now: float) -> str:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
+from loom_dsl.abridgement import abridge
 from loom_dsl.checks_flow import ENDS
 from loom_dsl.checks_unit import Checked, Finding, Unit
 from loom_dsl.nodes_flow import Approval, Cancel, End, Event, Race
@@ -120,7 +121,7 @@ def _ends(unit: Unit) -> Iterator[Finding]:
     ahead = flow.leading_to(told)
     lost = [key for key in nodes if key in flow.reached and key not in ahead]
     if lost:
-        message = f"no end can be reached from `{lost[0]}`" + (f" and {len(lost) - 1} more" if lost[1:] else "")
+        message = f"no end can be reached from {abridge(lost, 1, '`{}`'.format)}"
         yield Finding("L106", message, unit.at(lost[0]), "lead a way out of the cycle to an `end`", True)
 
 

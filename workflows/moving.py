@@ -8,6 +8,7 @@ from temporalio import workflow
 from workflows.arrivals import Move
 
 with workflow.unsafe.imports_passed_through():
+    from loom_dsl.abridgement import abridge
     from loom_dsl.commands import Drain, Input
     from loom_dsl.machine import Machine
     from loom_dsl.machine_state import RUNNING, MachineState
@@ -63,8 +64,7 @@ class Moving:
     def waits(self, machine: Machine | None) -> dict[str, str]:
         """Answer somebody whose patience is over."""
         at = [token.at for token in machine.state.in_order() if token.status == RUNNING] if machine else []
-        more = f" and {len(at) - MOST_NAMED} more" if len(at) > MOST_NAMED else ""
-        named = ", ".join(f"`{name}`" for name in at[:MOST_NAMED]) + more
+        named = abridge(at, MOST_NAMED, "`{}`".format)
         return {
             "verdict": "waiting",
             "message": f"it waits for {named or 'what is in flight'}, and moves when that is done; until then nothing "

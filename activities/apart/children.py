@@ -7,11 +7,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from activities.apart.frames import ANSWER, CALL, LENGTH, Message, RaisedThere, framed, read_there, shown
+from activities.background import BackgroundTasks
 from activities.users_code import Code, Raised
 from loom_dsl.errors import ToolError, ToolUnavailable
 from loom_dsl.tools import ToolContext
@@ -34,7 +35,7 @@ class Children:
 
     def __init__(self) -> None:
         self._loading = asyncio.Semaphore(max(2, os.cpu_count() or 2))
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
 
     async def call(
         self, code: Code, keywords: Mapping[str, Any], seconds: float | None = None, *, is_async: bool = False
@@ -61,17 +62,11 @@ class Children:
             async with asyncio.timeout(seconds):
                 return await child.result()
         finally:
-            self._beside(child.end())
+            self._ending.start(child.end())
 
     async def close(self) -> None:
         """Wait until the processes that were told to end are gone."""
-        while self._ending:
-            await asyncio.wait(set(self._ending))
-
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        await self._ending.join()
 
 
 class _Child:
@@ -82,7 +77,7 @@ class _Child:
         self._writer: asyncio.StreamWriter | None = None
         self._contexts: list[ToolContext] = []
         self._tail = b""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = loop.create_future()
         self._done: asyncio.Future[Any] = loop.create_future()
@@ -104,7 +99,7 @@ class _Child:
         finally:
             its.close()
         reader, self._writer = await asyncio.open_connection(sock=ours)
-        self._beside(self._listen(reader, self._process))
+        self._tasks.start(self._listen(reader, self._process))
         self._writer.write(json.dumps(sys.path).encode() + b"\n")
 
     async def begin(self, code: Code, keywords: Mapping[str, Any], is_async: bool) -> None:
@@ -146,19 +141,12 @@ class _Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
         process._transport.close()  # type: ignore[attr-defined] # a process that it left may hold its standard error
-
-    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        return task
 
     def _number(self, context: ToolContext) -> int:
         self._contexts.append(context)
@@ -170,7 +158,7 @@ class _Child:
 
     async def _listen(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
         """Take what comes, until the process is gone."""
-        tail = self._beside(self._read_tail(process))
+        tail = self._tasks.start(self._read_tail(process))
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
@@ -201,7 +189,7 @@ class _Child:
             number, name, text = rest
             _SAID[name](self._contexts[number])(text)
         elif kind == "ask":
-            self._beside(self._answer(*rest))
+            self._tasks.start(self._answer(*rest))
 
     async def _answer(self, number: int, context: int, name: str, arguments: tuple[Any, ...]) -> None:
         asked = _ASKED[name](self._contexts[context])

@@ -12,6 +12,7 @@ from loom_client.cli.starting import chosen_id, told_of_other
 from loom_client.client import Loom
 from loom_client.graph_plan import plan_of
 from loom_client.resuming import read_resuming
+from loom_dsl.abridgement import abridge
 from loom_dsl.errors import JobExists, UserError
 
 MOST_NAMED = 5
@@ -96,7 +97,4 @@ async def _entered(loom: Loom, request: ResumeRequest, name: str, plan: Any, nam
 
 
 def _listed(again: list[str]) -> str:
-    if not again:
-        return ""
-    more = f" and {len(again) - MOST_NAMED} more" if len(again) > MOST_NAMED else ""
-    return f", at {', '.join(f'`{at}`' for at in again[:MOST_NAMED])}{more}"
+    return f", at {abridge(again, MOST_NAMED, '`{}`'.format)}" if again else ""

@@ -51,10 +51,11 @@ def _refused(address: str) -> str:
 
 async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]:
     import temporalio.service
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetSystemInfoRequest
+    from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
     from temporalio.client import Client
 
     from loom_client.access import access_of
+    from loom_client.namespace import look_up_namespace
 
     access = access_of(settings)
     async with asyncio.timeout(3 * PROBE_SECONDS):
@@ -64,8 +65,7 @@ async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
         checks = [Check(Status.OK, what, f"answers, version {info.server_version}")]
         try:
-            request = DescribeNamespaceRequest(namespace=settings.namespace)
-            await client.workflow_service.describe_namespace(request)
+            await look_up_namespace(client)
         except temporalio.service.RPCError as error:
             fix = f"temporal operator namespace create -n {settings.namespace}, or set LOOM_NAMESPACE"
             return [*checks, Check(Status.FAIL, f"namespace {settings.namespace}", error.message, fix)]

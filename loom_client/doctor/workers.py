@@ -44,13 +44,14 @@ def kept(settings: Settings, path: Path | None) -> Kept:
 
 
 def _kept(tx: "Transaction", settings: Settings) -> Kept:
-    from loom_client.serving_workers import identity, lacking, workers_of
+    from loom_client.serving_workers import identity, lacking, serving
 
     place = (settings.namespace, settings.task_queue)
-    workers = workers_of(tx, *place)
+    known = tx.workers()
+    workers = serving(known, *place)
     running = [row for row in tx.jobs(limit=200, status="running") if (row["namespace"], row["task_queue"]) == place]
     lacks = [(row["job"], missing) for row in running if (missing := lacking(tx, row, workers))]
-    return Kept(tx.store_id(), workers, frozenset(identity(row.about) for row in tx.workers()), lacks)
+    return Kept(tx.store_id(), workers, frozenset(identity(row.about) for row in known), lacks)
 
 
 async def workers(client: "Client", settings: Settings, store: Kept) -> list[Check]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loom_client.render.text import clock, duration, moment_of, one_line, place
+from loom_dsl.abridgement import abridge
 
 Entry = Mapping[str, Any]
 """One entry of a job's `halted` or `waiting`; `job` stands in those of a job below."""
@@ -33,8 +34,7 @@ def halted_text(entry: Entry, job: str, now: float) -> str:
 
 def halted_texts(entries: Sequence[Entry], job: str, now: float, most: int = 3) -> str:
     """Say the same of several steps."""
-    told = "; ".join(halted_text(entry, job, now) for entry in entries[:most])
-    return told + (f"; and {len(entries) - most} more" if len(entries) > most else "")
+    return abridge(entries, most, lambda entry: halted_text(entry, job, now), between="; ", rest="; and ")
 
 
 def _waits(entry: Entry, message: str) -> str:

@@ -2,6 +2,7 @@
 
 from loom_client.render.paper import Paper
 from loom_client.render.text import one_line, plural
+from loom_dsl.abridgement import abridge
 from loom_dsl.coverage import Covered
 from loom_dsl.duration import format_duration
 from loom_dsl.scenario_report import differences, hints
@@ -27,7 +28,7 @@ def write(paper: Paper, rehearsal: Rehearsal, *, quiet: bool = False) -> None:
         _case(paper, played, found, quiet)
     _coverage(paper, rehearsal.coverage)
     if rehearsal.unused:
-        paper.line(f"not used by any case: {_names(rehearsal.unused)}", "yellow", hang=2)
+        paper.line(f"not used by any case: {abridge(rehearsal.unused, MOST_NAMES)}", "yellow", hang=2)
     count = plural(len(rehearsal.cases), "case")
     paper.line(f"{count}: {f'{wrong} went another way' if wrong else 'ok'}", "bold red" if wrong else "bold green")
 
@@ -58,13 +59,8 @@ def _coverage(paper: Paper, coverage: Covered) -> None:
         f"coverage: {coverage.nodes} of {coverage.all_nodes} nodes, {coverage.edges} of {coverage.all_edges} edges"
     )
     if coverage.unused_nodes:
-        paper.line(f"  never entered: {_names(coverage.unused_nodes)}", "dim", hang=4)
+        paper.line(f"  never entered: {abridge(coverage.unused_nodes, MOST_NAMES)}", "dim", hang=4)
     arrow = paper.glyph("→", "->")
     untaken = tuple(edge.replace("->", arrow) for edge in coverage.unused_edges)
     if untaken:
-        paper.line(f"  never taken: {_names(untaken)}", "dim", hang=4)
-
-
-def _names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}"
+        paper.line(f"  never taken: {abridge(untaken, MOST_NAMES)}", "dim", hang=4)

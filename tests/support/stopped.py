@@ -10,9 +10,19 @@ from loom_dsl.tools import ToolContext, tool
 BEGUN, GO, RETURNS, ASKED = "stopped-begun", "stopped-go", "stopped-returns", "stopped-asked"
 
 
+def _note(folder: Path, name: str) -> None:
+    with (folder / name).open("a") as noted:
+        noted.write(f"{name.removeprefix('stopped-')}\n")
+
+
+def _until_cancelled(context: ToolContext) -> None:
+    _note(context.working_dir, BEGUN)
+    while not context.cancelled():
+        time.sleep(0.02)
+
+
 def _wait(folder: Path, longest: float = 120.0) -> None:
-    with (folder / BEGUN).open("a") as begun:
-        begun.write("begun\n")
+    _note(folder, BEGUN)
     end = time.monotonic() + longest
     while not (folder / GO).exists() and time.monotonic() < end:
         time.sleep(0.02)
@@ -48,10 +58,7 @@ def careful(text: str, context: ToolContext) -> str:
     Args:
         text: What to say.
     """
-    with (context.working_dir / BEGUN).open("a") as begun:
-        begun.write("begun\n")
-    while not context.cancelled():
-        time.sleep(0.02)
+    _until_cancelled(context)
     return f"stopped early: {text}"
 
 
@@ -62,8 +69,7 @@ def search(text: str, context: ToolContext) -> str:
     Args:
         text: What to look for.
     """
-    with (context.working_dir / BEGUN).open("a") as begun:
-        begun.write("begun\n")
+    _note(context.working_dir, BEGUN)
     end = time.monotonic() + 120
     while not (context.working_dir / GO).exists() and time.monotonic() < end:
         if context.cancelled():
@@ -74,10 +80,7 @@ def search(text: str, context: ToolContext) -> str:
 
 def count(text: str, context: ToolContext) -> str:
     """Count words, for a graph, until it is told to end."""
-    with (context.working_dir / BEGUN).open("a") as begun:
-        begun.write("begun\n")
-    while not context.cancelled():
-        time.sleep(0.02)
+    _until_cancelled(context)
     return f"{len(text.split())} words"
 
 
@@ -94,8 +97,7 @@ def late(text: str, context: ToolContext) -> str:
 
 def linger(call: HookCall) -> HookAnswer | None:
     """Keep a stage from its beginning for as long as a hook may, until the file is there."""
-    with (call.working_dir / ASKED).open("a") as asked:
-        asked.write("asked\n")
+    _note(call.working_dir, ASKED)
     end = time.monotonic() + 2.5
     while not (call.working_dir / GO).exists() and time.monotonic() < end:
         time.sleep(0.02)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from activities.tool_run import Raised, ask
+from activities.tool_run import ask
+from activities.users_code import Raised
 from tests.support.waiting import PATIENCE, eventually, longer
 
 SECONDS = 0.05
