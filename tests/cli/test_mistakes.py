@@ -31,9 +31,7 @@ def odd(text):
 
 
 @pytest.fixture(scope="module")
-def place(
-    dev_server: DevServer, loom_at_hand: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[House]:
+def place(dev_server: DevServer, loom_at_hand: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A server and a store, and no worker; its ids of jobs are its own, also where the module is begun twice."""
     folder = tmp_path_factory.mktemp("place")
     models = {"calm": "http://127.0.0.1:9/v1"}
