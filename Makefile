@@ -13,8 +13,6 @@ SHOW := loom_client/progress.py
 TESTS ?= tests
 # More than cores: tests with real processes wait for most of their time.
 WORKERS ?= 3
-# A test that meets a busy machine gets a second try, told with its first failure at the end (docs/adr/0022).
-SECOND_TRY := --reruns 1 --max-suite-reruns 5 --rerun-exclude-path tests/unit --rerun-show-tracebacks
 # Hundreds of processes are started by the tests: none need compile Loom again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -27,7 +25,7 @@ demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for y
 	@$(PY) -m loom_client.demo
 
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
-	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal $(SECOND_TRY) -m "not nightly" $(TESTS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly" $(TESTS)
 
 check: static unit ## Lint, types, directions of imports, unit tests: under a minute
 

@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from loom_client.dev_server import DevServer
+from tests.support import shared_server
 from tests.support.processes import children_left, exit_now
 from tests.support.ready_loom import ready_loom
 from tests.support.server import create_namespace, run_apart, small_server
@@ -50,8 +51,13 @@ def loom_at_hand(no_process_is_left: None) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def dev_server(tmp_path_factory: pytest.TempPathFactory, no_process_is_left: None) -> Iterator[DevServer]:
-    """A real Temporal server with the dev file's settings, shared by all tests of a process: leave it running."""
+def dev_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, no_process_is_left: None
+) -> Iterator[DevServer]:
+    """A real Temporal server with the dev file's settings, shared by all tests of a run: leave it running."""
+    if folder := getattr(request.config, "workerinput", {}).get(shared_server.KEY):
+        yield shared_server.ask(Path(folder))
+        return
     server = small_server(tmp_path_factory.mktemp("temporal"))
     run_apart(server.start())
     yield server
@@ -81,6 +87,11 @@ async def own_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     """A started server that only this test uses, and so may kill and start again."""
     async with small_server(tmp_path_factory.mktemp("own")) as server:
         yield server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(shared_server.SharedServer())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

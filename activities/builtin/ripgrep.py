@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +27,11 @@ _OPTIONS = (
 
 
 def program() -> str | None:
-    """Give the path of ripgrep, if it is installed."""
-    found = shutil.which("rg")
-    return os.path.realpath(found) if found and os.path.isabs(found) else None
+    """Give the path of ripgrep, if it is installed: on PATH, or beside the interpreter, where pip puts it."""
+    for found in (shutil.which("rg"), shutil.which("rg", path=os.path.dirname(sys.executable))):
+        if found and os.path.isabs(found):
+            return os.path.realpath(found)
+    return None
 
 
 def weakened(pattern: str) -> str | None:

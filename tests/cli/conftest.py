@@ -247,7 +247,7 @@ def models_served(scripts: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """Gives ids of jobs that no other test has taken, nor an earlier try of this one: all share a server."""
+    """Gives ids of jobs that no other test has taken: all share a server."""
     return lambda name: f"{name}-{uuid.uuid4().hex[:4]}"
 
 

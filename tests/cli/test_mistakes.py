@@ -31,12 +31,12 @@ def odd(text):
 
 
 @pytest.fixture(scope="module")
-def place(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def place(dev_server: DevServer, loom_at_hand: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A server and a store, and no worker; its ids of jobs are its own, also where the module is begun twice."""
     folder = tmp_path_factory.mktemp("place")
     models = {"calm": "http://127.0.0.1:9/v1"}
     own = run_apart(_namespace(dev_server.address))
-    made = House(folder, dev_server.address, folder / "loom.db", "nobody", models, 1.0, own)
+    made = House(folder, dev_server.address, folder / "loom.db", "nobody", models, 1.0, own, loom_at_hand)
     (folder / "agent.yaml").write_text(AGENT)
     (folder / "my_tools.py").write_text(TOOLS)
     assert made.loom("run", "agent.yaml", "x", "--job", "job-one", "--detach").code == 0

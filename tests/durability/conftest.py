@@ -62,7 +62,7 @@ class House:
         return job
 
     def named(self, name: str) -> str:
-        """An id for a job, which no other test's on the same server has, nor this one's at a second try."""
+        """An id for a job, which no other test's on the same server has."""
         return f"{name}-{self.settings.task_queue}"
 
     def workdir(self, job: Job) -> Path:

@@ -32,10 +32,3 @@ async def stand(
             if not options.pop("later", False):
                 made.begin(name, **options)
         yield made
-
-
-@pytest.fixture(autouse=True)
-def second_try(request: pytest.FixtureRequest) -> None:
-    """Begin the jobs anew when a test is tried again, or it would judge the same job twice."""
-    if getattr(request.node, "execution_count", 1) > 1 and "stand" in request.fixturenames:
-        request.getfixturevalue("stand").forget()

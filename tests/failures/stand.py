@@ -136,12 +136,6 @@ class Stand:
             prepare(self.place(name))
         self.jobs[name] = asyncio.create_task(self._whole(name, options))
 
-    def forget(self) -> None:
-        """Have new jobs for the tests from here on: a second try must not look at what the first one saw."""
-        self.tries += 1
-        self.over.extend(self.jobs.values())
-        self.jobs.clear()
-
     async def outcome(self, name: str) -> Outcome:
         """What became of a job that was begun."""
         async with asyncio.timeout(2 * PATIENCE):  # many jobs of a module run at once

@@ -3,7 +3,7 @@
 Half a second of a command's second goes to importing. Where hundreds of commands are run and their own start is not
 what is tested, a process that has imported everything forks for each of them. What it runs is the command itself, in a
 process of its own, with the arguments, variables, directory and streams it is given. Real starts are tested by every
-command that stays, by those at a terminal, by `tests/cli/test_mistakes.py` and by following the README.
+command that stays, by those at a terminal and by following the README.
 
 Run as ``python -m tests.support.ready_loom SOCKET``, it is the process that forks; as
 ``python -I -S ready_loom.py SOCKET ARGUMENTS``, it asks for a command, passes its own streams on, and ends as that
