@@ -9,7 +9,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$p && break; done),python3)
 VENV := .venv
 PY := $(VENV)/bin/python
-SHOW := loom_client/progress.py
+SHOW := loom_cli/dev/progress.py
 TESTS ?= tests
 # More than cores: tests with real processes wait for most of their time.
 WORKERS ?= 3
@@ -22,7 +22,7 @@ help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for your approval
-	@$(PY) -m loom_client.demo
+	@$(PY) -m demo
 
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
 	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly" $(TESTS)
@@ -54,7 +54,7 @@ nightly: $(VENV)/.installed temporal ## The long tests, too
 	@$(PY) -m pytest -q -n $(WORKERS) -m nightly $(TESTS)
 
 temporal: $(VENV)/.installed
-	@$(PY) -m loom_client.temporal_binary > /dev/null
+	@$(PY) -m loom_cli.dev.temporal_cli > /dev/null
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

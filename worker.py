@@ -20,26 +20,26 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 import activities
 import workflows
-from activities.allowed_secrets import AllowedSecrets
-from activities.approver_keys import ApproverKeys
-from activities.attendance import Attendance, present
 from activities.interceptor import Failures
-from activities.mcp.servers import Servers
-from activities.metrics import Metrics
-from activities.plan_claim import data_converter
+from activities.lifecycle.deaths import DEATH_RULES, DeathRules
+from activities.lifecycle.presence import Attendance, present
+from activities.lifecycle.shutdown import GRACE, UnderWay
+from activities.observe.metrics import Metrics
 from activities.registration import activities_of
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from activities.stopping import GRACE, UnderWay
 from activities.webhooks.delivery import Deliveries, Links, no_links
 from activities.webhooks.relay import Relay
-from activities.webhooks.sending import Senders
-from loom_client.cli import end_process
-from loom_dsl.deaths import DEATH_RULES, DeathRules
+from activities.webhooks.sender import Senders
+from loom_cli.errors import end_process
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.queues import job_queue, presence_queue, webhook_queue
-from loom_store.faults import tell_bus_errors
+from loom_store.files import tell_bus_errors
+from loom_store.payloads import data_converter
 from loom_store.store import Store
+from loom_tools.approver_keys import ApproverKeys
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
+from loom_tools.secrets import AllowedSecrets
 from workflows.graph import GraphWorkflow
 from workflows.webhooks import WebhookWorkflow
 
@@ -94,7 +94,7 @@ def make_worker(
     """Build a worker that serves ``loom.graph`` and every activity.
 
     Args:
-        client: Connected with `activities.plan_claim.data_converter`.
+        client: Connected with `loom_store.payloads.data_converter`.
         runtime: What the activities work with.
         task_queue: The base name of the queue that work is taken from; only jobs of the runtime's store are on it.
         metrics: Where it is counted what activities do.
@@ -322,7 +322,7 @@ def _stop_asked() -> tuple[asyncio.Event, asyncio.Event]:
 
 def main() -> None:
     """Start the worker with the command line's settings."""
-    from loom_client.cli import main as loom
+    from loom_cli import main as loom
 
     loom(["worker", *sys.argv[1:]])
 

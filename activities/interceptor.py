@@ -14,11 +14,9 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.firing import BEGIN
-from activities.heartbeats import Heartbeats
-from activities.runtime import Run, Runtime, remember, take_run, this_run
-from activities.stopping import STOPPED
-from activities.tool_run import describe
+from activities.lifecycle.heartbeats import Heartbeats
+from activities.lifecycle.shutdown import STOPPED
+from activities.runtime import BEGIN, Run, Runtime, remember, take_run, this_run
 from loom_dsl.errors import (
     LoomError,
     MissingTools,
@@ -31,8 +29,9 @@ from loom_dsl.errors import (
     StoreTooNew,
     WrongStore,
 )
-from loom_dsl.redaction import redact
+from loom_dsl.text.redaction import redact
 from loom_store.engine import BUSY_SECONDS
+from loom_tools.running import describe
 
 STOPPED_DELAY = 0.1
 """Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
@@ -202,7 +201,7 @@ def answered(text: str, code: str, **how: Any) -> ApplicationError:
     Args:
         text: The message, without secrets.
         code: Its stable code.
-        how: `again`, `outage`, `halts`, `retry_after` and `action`, as `loom_dsl.commands.ActivityFailed` has them.
+        how: `again`, `outage`, `halts`, `retry_after` and `action`, as `ActivityFailed` has them.
     """
     given = activity.info().attempt
     details = {"attempt": given + _BEFORE.get(), **{name: value for name, value in how.items() if value}}

@@ -3,29 +3,30 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from activities.admit import Admit
-from activities.assemble import Assemble
-from activities.child import Child
-from activities.compress import Compress
-from activities.conclude import Conclude
-from activities.execute import Execute
-from activities.firing import Firing
-from activities.format import Format
-from activities.function import Function
-from activities.llm import Llm
-from activities.metrics import MEASURED, Metrics
-from activities.model import Model
-from activities.observe import Observe
-from activities.pin import Pin
+from activities.context.assemble import Assemble
+from activities.context.compress import Compress
+from activities.context.turn_text import TurnText
+from activities.jobs.admission import Admit
+from activities.jobs.child import Child
+from activities.jobs.conclude import Conclude
+from activities.jobs.functions import Function
+from activities.jobs.local_batch import Stretch
+from activities.jobs.plans import Pin
+from activities.jobs.schedule import Firing
+from activities.jobs.signatures import Signed
+from activities.jobs.undo import Undo
+from activities.model.call import Model
+from activities.model.llm import Llm
+from activities.observe.events import Observe
+from activities.observe.metrics import MEASURED, Metrics
+from activities.observe.turn_log import TurnLog
 from activities.runtime import Runtime
-from activities.signed import Signed
-from activities.stages import Calls, Stages
-from activities.stretch import Stretch
-from activities.tool_node import ToolNode
+from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.execute import Execute
+from activities.tool_calls.format import Format
+from activities.tool_calls.stages import Stages
+from activities.tool_calls.tool_node import ToolNode
 from activities.transcript import Transcript
-from activities.turn_log import TurnLog
-from activities.turn_text import TurnText
-from activities.undo import Undo
 
 
 def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Callable[..., Any]]:
@@ -36,7 +37,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
         metrics: Where it is counted what they do; without it nothing is.
     """
     transcript = Transcript(runtime.store)
-    calls = Calls(runtime, transcript)
+    calls = CallEvaluator(runtime, transcript)
     observe, stages, conclude = Observe(runtime), Stages(runtime, calls), Conclude(runtime, transcript)
     text = TurnText(runtime, transcript)
     tool_node, child = ToolNode(runtime), Child(runtime)

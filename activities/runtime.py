@@ -12,24 +12,31 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from temporalio import activity
 
-from activities.allowed_secrets import NO_SECRETS, AllowedSecrets
-from activities.approver_keys import ApproverKeys
-from activities.chat_clock import Timeouts
-from activities.confine.run import LAUNCHER
-from activities.mcp.servers import Servers
-from activities.registry import ToolRegistry
-from activities.steps import Steps
-from activities.stopping import Stopping
-from loom_dsl.agent import Agent
-from loom_dsl.deaths import DEATH_RULES, DeathRules
-from loom_dsl.errors import ConfigurationError, ModelAccessRefused, PermissionDenied, StoreError, WrongStore
-from loom_dsl.nodes_work import Tool as ToolNode
-from loom_dsl.plan import Plan
+from activities.chat.stream import Timeouts
+from activities.lifecycle.attempts import Steps
+from activities.lifecycle.deaths import DEATH_RULES, DeathRules
+from activities.lifecycle.shutdown import Stopping
+from loom_dsl.agent.definition import Agent, call_name
+from loom_dsl.errors import (
+    ConfigurationError,
+    ModelAccessRefused,
+    PermissionDenied,
+    StoreError,
+    WrongStore,
+)
+from loom_dsl.graph.nodes import Tool as ToolNode
+from loom_dsl.graph.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.approver_keys import ApproverKeys
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
+from loom_tools.sandbox.run import LAUNCHER
+from loom_tools.secrets import NO_SECRETS, AllowedSecrets
 
 if TYPE_CHECKING:
-    from activities.openai_chat import ChatEndpoint
+    from activities.chat.client import ChatEndpoint
+
 
 MOST_FACTS = 1_000
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -62,7 +69,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ActivityCall:
     """What the workflow gave an activity.
 
     Attributes:
@@ -88,7 +95,7 @@ class Call:
     latest: Run = ("", "")
 
     @classmethod
-    def of(cls, envelope: Mapping[str, Any]) -> "Call":
+    def of(cls, envelope: Mapping[str, Any]) -> "ActivityCall":
         """Read the activity's argument."""
         return cls(
             job=activity.info().workflow_id or "",
@@ -201,7 +208,7 @@ class Runtime:
         Raises:
             ModelAccessRefused: The environment does not say where, or with which key.
         """
-        from activities.openai_chat import endpoint_from_environment  # a worker has it; what only asks need not wait
+        from activities.chat.client import endpoint_from_environment  # a worker has it; what only asks need not wait
 
         if model not in self._endpoints:
             try:
@@ -319,3 +326,22 @@ def _conversation(tx: Transaction, job: str) -> Conversation:
 def _job_and_plan(tx: Transaction, job: str) -> tuple[dict[str, Any], str]:
     row = _row(tx, job)
     return row, tx.get_blob(row["plan"]).decode()
+
+
+BEGIN = "loom.job.begin"
+"""The one activity of a job that comes before its row."""
+
+
+Item = Mapping[str, Any]
+
+
+def is_node_call(item: Item) -> bool:
+    """Whether a node makes this call, and not a model."""
+    return "arguments" in item
+
+
+def offered(facts: JobFacts, item: Item) -> dict[str, str]:
+    """Give the references of the tools that this call can mean, by the names that it may use for them."""
+    if is_node_call(item):
+        return {reference: reference for reference in facts.node_tools}
+    return {call_name(reference): reference for reference in facts.agent.tools}

@@ -1,27 +1,46 @@
 """Entries as the model reads them: their text, their size, and the calls in them."""
 
+import base64
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.runtime import Conversation
-from activities.tool_images import image_parts, image_tokens
-from loom_dsl.context import estimate_tokens
-from loom_dsl.messages import render
+from loom_dsl.tools.context import Image, ToolOutput
 from loom_store.rows import Entry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_store.transcript import (
+    Message,
+    images_in,
+    rendered,
+)
 
-PRIVATE = "_loom"
-"""Key of a head that is Loom's own and never sent."""
+# Images that tools return: kept in the store, named in the conversation, and sent to the model beside the text.
+
+
+def images_of(result: Any) -> Sequence[Image]:
+    """Give the images in what a tool's function returned."""
+    if isinstance(result, Image):
+        return (result,)
+    return result.images if isinstance(result, ToolOutput) else ()
+
+
+def put_images(tx: Transaction, images: Sequence[Image]) -> list[dict[str, Any]]:
+    """Keep images, and give what stands for them in the history and in the conversation."""
+    return [{"digest": tx.put_blob(i.data), "type": i.media_type, "size": len(i.data)} for i in images]
+
+
+def image_parts(tx: Transaction, kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give the parts of a message that carry the images, in the form of the OpenAI API."""
+    data = [(image["type"], base64.b64encode(tx.get_blob(image["digest"])).decode()) for image in kept]
+    return [{"type": "image_url", "image_url": {"url": f"data:{kind};base64,{text}"}} for kind, text in data]
+
+
 MASKED = "masked"
 """Under this name an answer's head lists the calls in whose arguments secrets were masked, by their places."""
 MOST_BYTES = 64 * 1024 * 1024
 """Characters of rendered messages that are kept in memory."""
-
-Message = tuple[str, int, str]
-"""A message as JSON, its estimated tokens and its role; for a note its text, 0 and ``note:`` with its name."""
-NOTE = "note:"
 
 
 class Transcript:
@@ -71,41 +90,6 @@ class Transcript:
         self._kept[key] = message
         while self._size > MOST_BYTES:
             self._size -= len(self._kept.popitem(last=False)[1][0])
-
-
-def tool_head(call: str, status: str, code: str, output: str = "") -> dict[str, Any]:
-    """Write the head of the message that answers a call.
-
-    Args:
-        call: The call's id.
-        status: How it went, ``success`` or otherwise.
-        code: Why otherwise.
-        output: Name of the whole output, where the message lacks some of it.
-    """
-    head: dict[str, Any] = {"role": "tool", "tool_call_id": call}
-    if status != "success":
-        head[PRIVATE] = {"status": status, "code": code}
-    elif output:
-        head[PRIVATE] = {"output": output}
-    return head
-
-
-def images_in(head: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give what stands in an entry for the images that belong to it."""
-    found: list[dict[str, Any]] = head.get(PRIVATE, {}).get("images", [])
-    return found
-
-
-def rendered(head: dict[str, Any], content: str | None, kind: str = "message", parts: Sequence[Any] = ()) -> Message:
-    """Write one entry as the model reads it, with the parts that carry its images."""
-    if kind != "message":
-        return content or "", 0, f"{NOTE}{head.get('note', '')}"
-    shown = {key: value for key, value in head.items() if key != PRIVATE}
-    if parts:
-        text = render({**shown, "content": [{"type": "text", "text": content or ""}, *parts]}, None)
-        return text, estimate_tokens(content or "") + image_tokens(images_in(head)) + 4, head["role"]
-    text = render(shown, content)
-    return text, estimate_tokens(text) + 4, head["role"]
 
 
 def _load(tx: Transaction, session: str, start: int, end: int) -> dict[int, Message]:

@@ -12,7 +12,7 @@ from benchmarks.report import Table
 from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
 from benchmarks.tools import TOOLS
 from benchmarks.workload import Workload
-from loom_dsl.tools import validate_arguments
+from loom_dsl.tools.tool import validate_arguments
 
 FEW, MANY = 2, 42
 """Calls in a turn. What one costs is what the others add, so the turn itself is not counted."""

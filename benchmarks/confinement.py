@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from activities.confine.order import Means
-from activities.confine.run import LAUNCHER, run_confined
-from activities.confine.setting import lacking, order_of
 from benchmarks.report import Table
+from loom_tools.sandbox.order import Means
+from loom_tools.sandbox.run import LAUNCHER, run_confined
+from loom_tools.sandbox.settings import lacking, order_of
 
 SHELL = ["/bin/bash", "--noprofile", "--norc", "-c"]
 LONGEST = 120.0

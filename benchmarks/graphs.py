@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.report import Table, aim
 from benchmarks.stand import HandWritten, LoomSide, Stand
 from benchmarks.weight import history_of
-from loom_dsl.compile import compile_graph
+from loom_dsl.graph.compiler import compile_graph
 
 WINDOW, CHAIN = 50, 50
 MAP = """

@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks.graphs import chain
 from benchmarks.report import Table
-from loom_dsl.compile import compile_graph
-from loom_dsl.expr import Expression, compile_expression
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Handler, Simulation
+from loom_dsl.expr.expression import Expression, compile_expression
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Handler, Simulation
 
 NODES, STEPS, EVALUATIONS = 2_000, 1_000, 1_000
 EXPRESSIONS = {

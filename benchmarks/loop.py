@@ -6,10 +6,10 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.openai_chat import ChatEndpoint, chat_body, endpoint_from_environment
-from activities.registry import ToolRegistry
+from activities.chat.client import ChatEndpoint, chat_body, endpoint_from_environment
 from benchmarks.tools import TOOLS
 from benchmarks.workload import Workload
+from loom_tools.registry import ToolRegistry
 
 Message = dict[str, Any]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import openai
 
-from activities.openai_chat import ChatEndpoint, chat_body
+from activities.chat.client import ChatEndpoint, chat_body
 
 SCRIPT = """\
 loom: 1
@@ -111,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "script.yaml")
         script.write_text(SCRIPT, encoding="utf-8")
-        command = [sys.executable, "-m", "loom_client.fake_model", "--script", str(script)]
+        command = [sys.executable, "-m", "loom_cli.dev.fake_model", "--script", str(script)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             try:

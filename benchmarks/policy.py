@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from activities.registry import ToolRegistry
-from activities.shell_parser import read_command
-from activities.workspace import Workspace
 from benchmarks.report import Table, aim
 from benchmarks.tools import text_of
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import Verdict, decide, traits_of
-from loom_dsl.redaction import redact
-from loom_dsl.tools import Tool
+from loom_dsl.permissions.decide import Verdict, decide
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.traits import traits_of
+from loom_dsl.text.redaction import redact
+from loom_dsl.tools.tool import Tool
+from loom_tools.registry import ToolRegistry
+from loom_tools.shell import read_command
+from loom_tools.workspace.workspace import Workspace
 
 KIB, MIB = 1024, 1024 * 1024
 LARGE = 8 * MIB

@@ -39,10 +39,10 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
             ready=READY,
         )
         return
-    from activities.plan_claim import data_converter
-    from activities.registry import ToolRegistry
     from activities.runtime import Runtime
+    from loom_store.payloads import data_converter
     from loom_store.store import Store
+    from loom_tools.registry import ToolRegistry
 
     with Store.open(store) as opened:
         client = await Client.connect(address, data_converter=data_converter(opened))
@@ -80,7 +80,7 @@ def main() -> None:
     options = parser.parse_args()
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     if options.what == "model":
-        from loom_client.fake_model import serve
+        from loom_cli.dev.fake_model.server import serve
 
         serve(options.script)
     elif options.what == "loop":

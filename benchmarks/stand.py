@@ -17,12 +17,12 @@ from temporalio.client import Client, WorkflowHandle
 
 from benchmarks.loop import Steps, opening
 from benchmarks.workload import Workload
+from loom_cli.dev.server import DevServer
 from loom_client.client import Loom
 from loom_client.connection import connect
-from loom_client.dev_server import DevServer
 from loom_client.job import Job
 from loom_client.settings import Settings
-from loom_dsl.agent import Agent
+from loom_dsl.agent.definition import Agent
 
 READY_SECONDS = 30.0
 

@@ -49,7 +49,7 @@ def _help_cpu() -> float:
     Raises:
         RuntimeError: It fails.
     """
-    code = "import sys; from loom_client.cli import main; sys.exit(main(['--help']))"
+    code = "import sys; from loom_cli import main; sys.exit(main(['--help']))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     said = process.stderr.read().decode()

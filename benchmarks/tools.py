@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 
-from loom_dsl.tools import tool
+from loom_dsl.tools.tool import tool
 
 _WORDS = (
     "the",

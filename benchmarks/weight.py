@@ -15,7 +15,7 @@ from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
 from benchmarks.tools import text_of
 from benchmarks.workload import Workload
 from loom_client.job import Job
-from loom_dsl.run import RunInput
+from loom_dsl.agent.run import RunInput
 
 KIB, MIB = 1024, 1024 * 1024
 PLAIN = Workload(turns=100)

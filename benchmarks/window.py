@@ -16,15 +16,16 @@ from typing import Any
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.execute import Execute
-from activities.registry import ToolRegistry
 from activities.runtime import Conversation, JobFacts, Runtime
-from activities.stages import Calls
+from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.execute import Execute
 from activities.transcript import Transcript
 from benchmarks.report import Table, aim
-from loom_dsl.agent import Agent
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.agent.definition import Agent
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import tool
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 
 AT_ONCE = (1, 16)
 """Calls at the same time."""
@@ -92,7 +93,7 @@ def _stage(store: Store, folder: Path) -> tuple[Execute, str]:
     runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
     runtime._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
-    return Execute(runtime, Calls(runtime, Transcript(store))), arguments
+    return Execute(runtime, CallEvaluator(runtime, Transcript(store))), arguments
 
 
 async def _call(execute: Execute, arguments: str, name: str, places: asyncio.Semaphore) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from loom_client.cli.app import build
+from loom_cli.app import build
 
 SHARED = ("address", "namespace", "task_queue", "store")
 """Options that say where everything is. They are described once."""

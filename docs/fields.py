@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
-from loom_dsl.docstrings import field_docstrings
-from loom_dsl.duration import format_duration
-from loom_dsl.parts import Node
+from loom_dsl.authoring.schema import field_docstrings
+from loom_dsl.fields import format_duration
+from loom_dsl.graph.edges import Node
 
 Rows = Iterator[Sequence[str]]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from loom_dsl.document import load_yaml
+from loom_dsl.documents.document import load_yaml
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "patterns"
 HEAD = re.compile(r"# Pattern (?P<number>\d+), (?P<name>[^:]+): (?P<meaning>.+)\n")

@@ -10,12 +10,12 @@ import re
 import sys
 from pathlib import Path
 
-from loom_client.render import Paper
-from loom_client.render.flowchart import draw
-from loom_dsl import states
-from loom_dsl.draw import mermaid
-from loom_dsl.library import shipped
-from loom_dsl.plan import Plan
+from loom_cli.render.flowchart import draw
+from loom_cli.render.terminal import Paper
+from loom_dsl.agent import states
+from loom_dsl.authoring.mermaid import mermaid
+from loom_dsl.graph.library import shipped
+from loom_dsl.graph.plan import Plan
 
 PLACE = re.compile(r"(<!-- picture: (?P<name>\S+) -->\n).*?(<!-- end of picture -->)", re.DOTALL)
 

@@ -15,47 +15,66 @@ from commands import commands
 from fields import Rows, about, code, fields, schema_of, table, type_of
 from patterns import pattern_list, pattern_rows
 
-from activities.builtin import BUILTIN_TOOLS
 from loom_client.settings import Settings
 from loom_dsl import errors
-from loom_dsl.agent import Agent, Limits
-from loom_dsl.approval import Control, Decision
-from loom_dsl.approval_policy import Approvals, Escalation
-from loom_dsl.approver_key import ApproverKey
-from loom_dsl.docstrings import field_docstrings
-from loom_dsl.duration import format_duration
-from loom_dsl.error_codes import ENGINE_CODES
-from loom_dsl.events import FIELDS, EventType, kind_of
-from loom_dsl.graph import Defaults, Graph, InputField, StateField
-from loom_dsl.metrics import METRICS
-from loom_dsl.nodes import NODE_KINDS
-from loom_dsl.nodes_flow import (
+from loom_dsl.agent.definition import Agent, Limits
+from loom_dsl.agent.run import LoopLimits, RunInput, RunResult, RunUsage, ToolPolicy
+from loom_dsl.approvals.decision import Decision, Signature
+from loom_dsl.approvals.policy import Approvals, Escalation
+from loom_dsl.approvals.signature import ApproverKey
+from loom_dsl.authoring.schema import field_docstrings
+from loom_dsl.fields import Retry, format_duration
+from loom_dsl.graph.checks.structure import ENGINE_CODES
+from loom_dsl.graph.edges import Compensation, Deadline, Edge, Next, Node
+from loom_dsl.graph.generated import Allow, Written
+from loom_dsl.graph.graph import Defaults, Graph
+from loom_dsl.graph.nodes import (
+    NODE_KINDS,
+    Activity,
+    AgentNode,
     ApprovalSpec,
+    Barrier,
     Cancel,
     End,
     EventSpec,
     FailSpec,
     JoinSpec,
+    LlmSpec,
+    LoopSpec,
+    MapSpec,
+    Open,
     Race,
     RecurseSpec,
     Set,
+    Subgraph,
     TimerSpec,
 )
-from loom_dsl.nodes_work import Activity, AgentNode, Barrier, LlmSpec, LoopSpec, MapSpec, Open, Subgraph
-from loom_dsl.nodes_work import Tool as ToolNode
-from loom_dsl.parts import Compensation, Deadline, Edge, Next, Node, Retry
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.policy import Policy
-from loom_dsl.roles import Role
-from loom_dsl.run import LoopLimits, RunInput, RunResult, RunUsage, ToolPolicy
-from loom_dsl.scenario import MockedDecision, MockedError, MockedResult, Scenario, ScenarioCase, SentEvent, Steered
-from loom_dsl.scenario_expected import Expected, ExpectedEvent, ExpectedFailure
-from loom_dsl.scope import RUN
-from loom_dsl.script import Case, Failure, Script, ScriptedCall, ScriptedUsage, Step, When
-from loom_dsl.signature import Signature
-from loom_dsl.tools import Tool, ToolContext
-from loom_dsl.webhooks import DeliveryRetry, Endpoint, WebhookSettings
-from loom_dsl.written import Allow, Written
+from loom_dsl.graph.nodes import Tool as ToolNode
+from loom_dsl.graph.plan import RUN
+from loom_dsl.graph.state import InputField, StateField
+from loom_dsl.machine.signals import Control
+from loom_dsl.observe.events import FIELDS, EventType, kind_of
+from loom_dsl.observe.metrics import METRICS
+from loom_dsl.observe.webhooks import DeliveryRetry, Endpoint, WebhookSettings
+from loom_dsl.permissions.deployment import Policy
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.roles import Role
+from loom_dsl.simulation.scenario import (
+    Expected,
+    ExpectedEvent,
+    ExpectedFailure,
+    MockedDecision,
+    MockedError,
+    MockedResult,
+    Scenario,
+    ScenarioCase,
+    SentEvent,
+    Steered,
+)
+from loom_dsl.simulation.script import Case, Failure, Script, ScriptedCall, ScriptedUsage, Step, When
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import Tool
+from loom_tools.builtin import BUILTIN_TOOLS
 
 PLACE = re.compile(r"(<!-- table: (?P<name>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -7,7 +7,8 @@ receipt. Then the next worker asks `find_note` whether the note is there, and po
 import time
 from pathlib import Path
 
-from loom_dsl.tools import Arguments, Reconciliation, ToolContext, tool
+from loom_dsl.tools.context import Reconciliation, ToolContext
+from loom_dsl.tools.tool import Arguments, tool
 
 RECEIPT_SECONDS = 4.0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loom_client.connection import connect
 
+
 __all__ = ["connect"]
 
 

@@ -6,43 +6,41 @@ from typing import Any, overload
 
 from temporalio.client import Client
 
-from activities.project_notes import project_context
-from loom_client.forking import read_fork
-from loom_client.graph_job import GraphJob
-from loom_client.graph_plan import plan_of
-from loom_client.graph_submission import GraphSubmission, write_graph_down
-from loom_client.job import Job, JobHandle
-from loom_client.lasting import SENT_SECONDS, lasting
-from loom_client.launching import check_free, launch
-from loom_client.lost import settle_lost
-from loom_client.pollers import pollers
-from loom_client.resuming import Resuming, read_resuming, write_resuming
-from loom_client.schedules import Schedules
-from loom_client.serving_workers import is_served
-from loom_client.settings import Settings
-from loom_client.submission import (
+from loom_client.job import GraphJob, Job, JobHandle
+from loom_client.server.reconcile import settle_lost
+from loom_client.server.reconnect import SENT_SECONDS, lasting
+from loom_client.server.workers import is_served, pollers
+from loom_client.settings import Settings, user_name
+from loom_client.start.forking import read_fork
+from loom_client.start.graph_fork import Resuming, read_resuming, write_resuming
+from loom_client.start.schedules import Schedules
+from loom_client.start.submission import (
+    GraphSubmission,
     Submission,
     Written,
+    check_free,
     first_turn,
     fork_of,
+    launch,
     merge,
     new_id,
+    plan_of,
     working_directory,
     write_down,
+    write_graph_down,
 )
-from loom_client.user import user_name
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_agent
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.run import RunInput, check_id
+from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import NotFoundError, SessionBusy, UserError
-from loom_dsl.graph import Graph
-from loom_dsl.graph_input import checked_input
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan
+from loom_dsl.graph.compiler import compile_agent
+from loom_dsl.graph.graph import Graph, checked_input
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.state import MachineState
 from loom_dsl.queues import job_queue
-from loom_dsl.run import RunInput, check_id
-from loom_dsl.turn import TurnState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.workspace.project import project_context
 
 
 class Loom:

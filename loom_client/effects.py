@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from loom_client.render.text import clock
-from loom_store.effects import undo_key
+from loom_dsl.text.printable import clock
+from loom_store.queries.effects import undo_key
 from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
 

@@ -2,30 +2,213 @@
 
 import asyncio
 import contextlib
+import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from pydantic import JsonValue, ValidationError
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.service import RPCError
 
-from loom_client.edits import check_edit
-from loom_client.lasting import SENT_SECONDS, lasting
-from loom_client.lost import why_refused
-from loom_client.outcome import JobGone as JobGone
-from loom_client.outcome import NoAnswer as NoAnswer
-from loom_client.outcome import failure_of, with_final_message, with_whole_answer
-from loom_client.server_errors import is_missing
+from loom_client.approvals import check_edit
+from loom_client.server.errors import is_missing, is_unanswered, refusal
+from loom_client.server.reconcile import is_running, why_refused
+from loom_client.server.reconnect import SENT_SECONDS, lasting
+from loom_client.settings import user_name
 from loom_client.signing import SigningKey
-from loom_client.user import user_name
-from loom_client.watching import WatchedJob
-from loom_dsl.approval import Control, problem_of
+from loom_dsl.agent.run import MOST_ANSWER, ErrorInfo, GraphResult, RunResult, result_of_failure, result_of_finish
+from loom_dsl.approvals.decision import problem_of
+from loom_dsl.approvals.signature import subject_of
 from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError, StoreError
-from loom_dsl.plan import Plan, PlanText
-from loom_dsl.run import ErrorInfo, RunResult
-from loom_dsl.signature import subject_of
+from loom_dsl.graph.plan import Plan, PlanText
+from loom_dsl.machine.signals import Control
+from loom_dsl.observe.events import Event, EventType, decode
+from loom_store.rows import Entry
+from loom_store.store import Store
+from loom_store.transaction import Transaction
+from loom_store.transcript import rendered
+
+# How a job ended, as the server tells it, and what the store adds to it.
+
+
+class JobGone(LoomError):
+    """The job was ended outside Loom: it was terminated on the server, or its run is not there any more."""
+
+    code = "job_gone"
+
+
+class NoAnswer(LoomError):
+    """No worker answered for the job."""
+
+    code = "no_answer"
+
+
+def failure_of(job: str, error: WorkflowFailureError) -> ApplicationError:
+    """Give what a job failed with.
+
+    Raises:
+        JobGone: It did not fail, but was ended outside Loom.
+    """
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return cause
+    what = "was terminated on the server" if isinstance(cause, TerminatedError) else f"ended: {cause}"
+    raise JobGone(f"job {job} {what}") from None
+
+
+async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
+    """Put a long answer back, which the workflow's own result only begins."""
+    if len(result.answer) <= MOST_ANSWER:
+        return result
+    answer = await store.read(lambda tx: _last_answer(tx, result.session_id, job))
+    return result.model_copy(update={"answer": answer or result.answer})
+
+
+async def with_final_message(store: Store, job: str, result: RunResult) -> RunResult:
+    """Add the last message of the agent, which the workflow's own result leaves to the conversation."""
+    message = await store.read(lambda tx: _last_message(tx, result.session_id, job))
+    return result.model_copy(update={"final_message": message}) if message else result
+
+
+def _last_answer(tx: Transaction, session: str, job: str) -> str:
+    texts = (tx.get_blob(entry.content_digest).decode() for entry in _said(tx, session, job) if entry.content_digest)
+    return next(filter(None, texts), "")
+
+
+def _last_message(tx: Transaction, session: str, job: str) -> dict[str, JsonValue] | None:
+    for entry in _said(tx, session, job):
+        content = tx.get_blob(entry.content_digest).decode("utf-8", "replace") if entry.content_digest else None
+        message: dict[str, JsonValue] = json.loads(rendered(entry.head, content)[0])
+        return message
+    return None
+
+
+def _said(tx: Transaction, session: str, job: str) -> Iterator[Entry]:
+    """What the agent said in a job, the latest first."""
+    entries = tx.read_entries(session) if tx.session_exists(session) else []
+    return (entry for entry in reversed(entries) if entry.job == job and entry.head.get("role") == "assistant")
+
+
+# Watching one job from outside: its events, where it stands, its end. Nothing here changes the job.
+
+
+POLL_SECONDS = 0.05
+LONGEST_POLL = 0.5
+CHECK_SECONDS = 5.0
+"""How often a watcher asks the server whether a silent job is still open."""
+LOOK_SECONDS = 3.0
+"""How long it waits for the server's answer to that."""
+FINAL_STATES = ("completed", "failed", "aborted")
+
+
+class WatchedJob:
+    """A job that is looked at: its events, where it stands, its end.
+
+    Args:
+        name: The job's id.
+        client: Of the server that it runs on.
+        store: The store that knows it.
+        answer_seconds: How long to wait for the workflow to answer.
+
+    Attributes:
+        id: The job's id, constant over all of its Temporal runs.
+    """
+
+    def __init__(self, name: str, client: Client, store: Store, answer_seconds: float) -> None:
+        self.id = name
+        self._client, self._store, self._answer_seconds = client, store, answer_seconds
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        """The Temporal handle on the job's latest run."""
+        return self._client.get_workflow_handle(self.id)
+
+    async def events(self, after: int = 0, *, follow: bool = True) -> AsyncIterator[Event]:
+        """Give the job's events from an offset on, and go on until the job has ended.
+
+        Reads the store, so any number of watchers costs the job nothing, and a job that has ended can be read again.
+        """
+        wait, checked, offset = POLL_SECONDS, time.monotonic(), after
+        while True:
+            batch = await self._read_events(offset)
+            for offset, raw in batch:
+                event = decode(self.id, offset, raw)
+                yield event
+                if event.type == EventType.STATE and event.data.get("state") in FINAL_STATES:
+                    follow = False
+            if batch:
+                wait = POLL_SECONDS
+                continue
+            if not follow:
+                return
+            if time.monotonic() - checked > CHECK_SECONDS:
+                checked, follow = time.monotonic(), await self._is_open()
+                continue
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.5, LONGEST_POLL)
+
+    async def status(self) -> dict[str, Any]:
+        """Ask the workflow where it stands.
+
+        Raises:
+            NoAnswer: No worker answered in time.
+            NotFoundError: The server does not know the job.
+        """
+        try:
+            async with asyncio.timeout(self._answer_seconds):
+                answer: dict[str, Any] = await lasting(self._client, lambda: self.handle.query("loom.status"))
+        except (TimeoutError, WorkflowQueryFailedError):
+            raise self._no_answer() from None
+        except RPCError as error:
+            raise (self._no_answer() if is_unanswered(error) else refusal(self.id, error)) from None
+        return answer
+
+    async def _end(self) -> Any:
+        """Wait for the end, however often the server is away, and give what the workflow returned.
+
+        Raises:
+            WorkflowFailureError: It failed.
+            NotFoundError: The server does not know the job.
+        """
+        try:
+            return await lasting(self._client, self.handle.result)
+        except RPCError as error:
+            raise refusal(self.id, error) from None
+
+    async def _read_events(self, after: int) -> list[tuple[int, dict[str, Any]]]:
+        return await self._store.read(
+            lambda tx: tx.read_events(self.id, after=after, limit=500, expand=True, timed=True)
+        )
+
+    async def _is_open(self) -> bool:
+        for _ in range(3):  # a server that starts again may not know it for a moment
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):  # what the store has by then is not kept back for longer
+                    return is_running(await self.handle.describe())
+            except TimeoutError:
+                return True
+            except RPCError as error:
+                if not is_missing(error):
+                    return True
+                await asyncio.sleep(1)
+        return False
+
+    def _no_answer(self) -> NoAnswer:
+        return NoAnswer(
+            f"no worker answered for job {self.id} within {self._answer_seconds:g} s; "
+            f"`loom show {self.id}` says why it waits"
+        )
+
 
 MOVE_SECONDS = 30.0
 """How long moving a job may take: what is in flight ends first."""
@@ -271,3 +454,58 @@ def _judged(answer: dict[str, str]) -> dict[str, str]:
     if verdict == "unknown":
         raise NotFoundError(message)
     raise DecisionRefused(message or verdict, verdict)
+
+
+# One job of a graph, from outside: what a job of an agent has, events from outside, and a result of its own.
+
+
+class GraphJob(JobHandle):
+    """A handle on one job of a graph."""
+
+    async def result(self) -> GraphResult:
+        """Wait for the end.
+
+        Returns:
+            How it went: completed, failed or aborted, with the result that the graph's end gives.
+
+        Raises:
+            NotFoundError: The server does not know the job.
+            JobGone: It was ended outside Loom.
+        """
+        row = await self._store.read(lambda tx: tx.job(self.id))
+        if row is not None and row["ended_at"] and row["result"]:
+            return GraphResult.model_validate(row["result"])
+        try:
+            value = await self._end()
+        except WorkflowFailureError as error:
+            cause = failure_of(self.id, error)
+            details = cause.details[0] if cause.details else None
+            return result_of_failure(self.id, cause.type or "", cause.message, details)
+        row = await self._store.read(lambda tx: tx.job(self.id))
+        return result_of_finish(self.id, value, aborted=row is not None and row["status"] == "aborted")
+
+    async def event(self, name: str, data: Any = None, *, key: Any = None, by: str = "") -> dict[str, str]:
+        """Send an event to whichever node waits for it, now or later.
+
+        Args:
+            name: The event's name, as the node has it.
+            data: What the node gives as its result; JSON.
+            key: For a node that waits for an event with this key.
+            by: Who sends it.
+
+        Raises:
+            NotFoundError: There is no such job, or none of its nodes waits for this event.
+            ConflictError: The job has ended, or too many events wait in it.
+        """
+        payload = {"name": name, "key": key, "data": data, "by": by, "id": secrets.token_hex(8)}
+        return await self._send_once("loom.event", "loom.event", payload)
+
+
+def is_graph(tx: Transaction, row: Mapping[str, Any]) -> bool:
+    """Whether a job is one of a graph, and not of an agent."""
+    return not json.loads(tx.get_blob(row["plan"]))["agent"]
+
+
+async def is_graph_job(store: Store, row: Mapping[str, Any]) -> bool:
+    """Whether a job is one of a graph, and not of an agent."""
+    return await store.read(lambda tx: is_graph(tx, row))

@@ -86,3 +86,16 @@ class Settings(BaseSettings):
     def store_path(self) -> str | Path:
         """Give the store's place."""
         return self.store or default_store_path(self.namespace)
+
+
+# Who sits here, as decisions and starts of jobs say it.
+
+
+def user_name() -> str:
+    """Give the name of who runs the command."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        return "somebody"

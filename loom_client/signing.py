@@ -11,12 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from activities.approver_keys import NO_LIBRARY, has_library
-from loom_dsl.approval import Decision, problem_of
-from loom_dsl.approver_key import ApproverKey, checked_name
-from loom_dsl.canonical import read_json
+from loom_dsl.approvals.decision import Decision, problem_of
+from loom_dsl.approvals.signature import LONGEST, ApproverKey, checked_name, key_name, signed_text
 from loom_dsl.errors import ConfigurationError, NotFoundError, UserError
-from loom_dsl.signature import LONGEST, key_name, signed_text
+from loom_dsl.text.canonical import read_json
+from loom_tools.approver_keys import NO_LIBRARY, has_library
 
 SECONDS = 900
 """For how long a signature counts, if nothing else is said: the server has the decision much sooner."""

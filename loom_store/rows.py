@@ -78,7 +78,7 @@ class Effect:
         summary: What the call was about, in a line, without secrets.
         attempts: How often an attempt came to it; only the first one runs the tool, unless `reconciled` says so.
         reconciled: What the tool's `reconcile` said of an attempt whose end nobody saw.
-        holder: The process in which the tool runs, while it does; see `activities.holding`.
+        holder: The process in which the tool runs, while it does; see `activities.lifecycle.lease`.
         held_until: Until when the holder says so, unless it says so again.
         images: What stands for the images that the call returned: digest, type and size of each.
         started_at: When the tool's function was called; None: not that anybody knows. It is not waited for the disk.

@@ -7,27 +7,129 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from loom_dsl.canonical import digest
 from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
-from loom_dsl.webhooks import Endpoint
+from loom_dsl.observe.webhooks import Endpoint
+from loom_dsl.text.canonical import digest
 from loom_store.cache import BlobCache, EntryCache
-from loom_store.engine import BUSY_SECONDS, Opened, reader_engine, run_outside, store_error, writer_engine
+from loom_store.engine import (
+    BUSY_SECONDS,
+    HEAD,
+    Opened,
+    current_revision,
+    reader_engine,
+    run_outside,
+    store_error,
+    upgrade,
+    writer_engine,
+)
 from loom_store.files import BESIDE, StoreFiles
-from loom_store.identity import Epoch, file_name, heard_in, note_heard
 from loom_store.location import Location, parse_location
-from loom_store.migrate import HEAD, current_revision, upgrade
-from loom_store.scope import MIB, Listener, Shared
-from loom_store.sizes import SizeReport, measure_sizes
-from loom_store.together import WAITING, Together
+from loom_store.maintenance import SizeReport, measure_sizes
+from loom_store.queries.base import MIB, Listener, Shared
+from loom_store.queries.identity import Epoch, file_name, heard_in, note_heard
 from loom_store.transaction import Transaction
 from loom_store.writer import Writer
+
+# Looking into a store without opening it: nothing is made, brought to this release's tables, or written.
+
+
+Found = TypeVar("Found")
+
+
+def look(path: Path, work: Callable[[Transaction], Found]) -> Found | None:
+    """Run a function that reads the store in a file; None where there is no store of this release.
+
+    Args:
+        path: The file.
+        work: As for `Store.read`.
+    """
+    location = Location(path, "full")
+    engine = reader_engine(location, Opened(), 1)
+    try:
+        with engine.connect() as connection, connection.begin():
+            if current_revision(connection, location) != HEAD:
+                return None
+            return work(Transaction(connection, Shared()))
+    except (DBAPIError, NotAStore):
+        return None
+    finally:
+        engine.dispose()
+
+
+# Writes that wait for the next one of the same work and share its transaction: one wait for the disk, not many.
+
+
+Work = Callable[[Transaction], Any]
+Waiting = tuple[int, Work]
+"""A function that waits, and its place among those of its block."""
+
+
+class Together:
+    """What waits inside one `Store.together` block. It belongs to one event loop.
+
+    Attributes:
+        contents: Contents that are not stored yet, by digest.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self.owner: object | None = owner
+        self.contents: dict[str, bytes] = {}
+        self._works: list[Waiting] = []
+        self._places = count()
+        self._under_way: set[asyncio.Future[Any]] = set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits to be written."""
+        return bool(self._works)
+
+    def add(self, work: Work) -> None:
+        """Let a function wait."""
+        self._works.append((next(self._places), work))
+
+    def joined(self, work: Work) -> tuple[Work, Sequence[Waiting]]:
+        """Give a function that does all that waits and then `work`, and what it does before."""
+        first = tuple(self._works)
+
+        def all_of_it(tx: Transaction) -> Any:
+            for _, each in first:
+                each(tx)
+            return work(tx)
+
+        return all_of_it, first
+
+    def follow(self, writing: "asyncio.Future[Any]", works: Sequence[Waiting]) -> None:
+        """Have functions wait no more that a write takes along; again, if it fails, which undoes what they did."""
+
+        def ended(done: "asyncio.Future[Any]") -> None:
+            self._under_way.discard(done)
+            if done.cancelled() or done.exception() is not None:
+                # Each at its place: of two writes that fail, the first tells it first.
+                self._works = sorted([*works, *self._works], key=itemgetter(0))
+
+        del self._works[: len(works)]
+        self._under_way.add(writing)
+        writing.add_done_callback(ended)
+
+    async def ended(self) -> None:
+        """Wait until no write is under way that took others along."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way))
+
+
+WAITING: ContextVar[Together | None] = ContextVar("waiting", default=None)
+"""The block in which the running task is."""
+
 
 T = TypeVar("T")
 

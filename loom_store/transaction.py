@@ -1,18 +1,16 @@
 """One transaction on the store, as read and write functions see it."""
 
-from loom_store.approvals import Approvals
-from loom_store.deliveries import Deliveries
-from loom_store.effects import Effects
-from loom_store.entries import Entries
-from loom_store.events import Events
-from loom_store.identity import Identity
-from loom_store.integrity import Integrity
-from loom_store.jobs import Jobs
-from loom_store.kept_rules import KeptRules
-from loom_store.marks import Marks
-from loom_store.retention import Retention
-from loom_store.steps import Steps
-from loom_store.workers import Workers
+from loom_store.maintenance import Integrity
+from loom_store.queries.approvals import Approvals, KeptRules
+from loom_store.queries.conversations import Entries
+from loom_store.queries.deliveries import Deliveries
+from loom_store.queries.effects import Effects
+from loom_store.queries.events import Events
+from loom_store.queries.identity import Identity
+from loom_store.queries.jobs import Jobs, Marks
+from loom_store.queries.retention import Retention
+from loom_store.queries.steps import Steps
+from loom_store.queries.workers import Workers
 
 
 class Transaction(

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.support import shared_server
 from tests.support.processes import children_left, exit_now
 from tests.support.ready_loom import ready_loom

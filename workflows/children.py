@@ -10,19 +10,27 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError, is_cancelled_exception
 
-from workflows.carriers import Carriers
-from workflows.failing import failure_of
+from workflows.activities import Carriers
+from workflows.failures import failure_of
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.canonical import digest
-    from loom_dsl.commands import CancelChild, ChildEnded, Failure, Finish, RunActivity, SignalReceived, StartChild
     from loom_dsl.errors import JobExists
-    from loom_dsl.machine import Machine
-    from loom_dsl.machine_state import CHILD, MachineState
-    from loom_dsl.plan import ENGINE, PlanText
-    from loom_dsl.steering import CHILD as REPORT
-    from loom_dsl.steering import CONTROL
-    from loom_dsl.wire import size_of
+    from loom_dsl.graph.plan import ENGINE, PlanText
+    from loom_dsl.machine.commands import (
+        CancelChild,
+        ChildEnded,
+        Failure,
+        Finish,
+        RunActivity,
+        SignalReceived,
+        StartChild,
+    )
+    from loom_dsl.machine.interpreter import Machine
+    from loom_dsl.machine.payloads import size_of
+    from loom_dsl.machine.signals import CHILD as REPORT
+    from loom_dsl.machine.signals import CONTROL
+    from loom_dsl.machine.state import CHILD, MachineState
+    from loom_dsl.text.canonical import digest
 
 ATTEMPTS = (20, 1.0, 2.0, 60.0)
 OWN = "own-children"

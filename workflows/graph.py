@@ -8,15 +8,17 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.arrivals import read_move, read_signal
-from workflows.carriers import Carriers, Happened, StretchOver, Told
+from workflows.activities import Carriers, Happened, StretchOver, Told
 from workflows.children import Children, report
-from workflows.failing import WrongEngine
-from workflows.firing import begin
-from workflows.moving import PATIENCE, Asked, Moving
+from workflows.failures import WrongEngine
+from workflows.migration import PATIENCE, Asked, Moving
+from workflows.schedule import begin
+from workflows.signals import read_move, read_signal
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.commands import (
+    from loom_dsl.errors import LoomError
+    from loom_dsl.graph.plan import ENGINE, Plan, PlanText
+    from loom_dsl.machine.commands import (
         ActivityDone,
         ActivityFailed,
         Answer,
@@ -39,13 +41,11 @@ with workflow.unsafe.imports_passed_through():
         TurnEnded,
         Yielded,
     )
-    from loom_dsl.errors import LoomError
-    from loom_dsl.machine import Machine
-    from loom_dsl.machine_state import MachineState
-    from loom_dsl.plan import ENGINE, Plan, PlanText
-    from loom_dsl.status import status_of
-    from loom_dsl.steering import CONTROL
-    from loom_dsl.wire import LARGEST_STATE, size_of
+    from loom_dsl.machine.interpreter import Machine
+    from loom_dsl.machine.payloads import LARGEST_STATE, size_of
+    from loom_dsl.machine.signals import CONTROL
+    from loom_dsl.machine.state import MachineState
+    from loom_dsl.machine.status import status_of
 
 NAME, MIGRATE = "loom.graph", "loom.migrate"
 FOLD_SECONDS, FOLD_EVENTS = 1.0, 512

@@ -6,12 +6,12 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from workflows.carriers import UNANSWERED
-from workflows.failing import WORKERS_SECONDS
+from workflows.activities import UNANSWERED
+from workflows.failures import WORKERS_SECONDS
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.machine_retry import growing_pause
-    from loom_dsl.webhook_names import BURY, MORE, NEXT, POST, WORKFLOW
+    from loom_dsl.machine.retry import growing_pause
+    from loom_dsl.observe.webhook_names import BURY, MORE, NEXT, POST, WORKFLOW
 
 LOCAL, HEARTBEAT = timedelta(seconds=10), timedelta(seconds=5)
 """How long a local activity may take, and after which time another worker takes over from one that is not heard of."""

@@ -9,15 +9,14 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.asked import arguments_of
-from activities.heartbeats import Heartbeats
-from activities.webhooks.sending import NotTaken, Sender, Senders
+from activities.lifecycle.heartbeats import Heartbeats
+from activities.webhooks.sender import NotTaken, Sender, Senders
 from loom_dsl.errors import ConfigurationError, StoreError
-from loom_dsl.redaction import redact
-from loom_dsl.shown import shown
-from loom_dsl.webhook_names import BURY, NEXT, POST
-from loom_dsl.webhooks import ASKS
-from loom_store.deliveries import Delivery
+from loom_dsl.observe.webhook_names import BURY, NEXT, POST
+from loom_dsl.observe.webhooks import ASKS, shown
+from loom_dsl.text.redaction import redact
+from loom_store.job_facts import arguments_of
+from loom_store.queries.deliveries import Delivery
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 

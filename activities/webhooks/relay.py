@@ -12,8 +12,8 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from loom_dsl.errors import StoreError
+from loom_dsl.observe.webhook_names import MORE, WORKFLOW, workflow_of
 from loom_dsl.queues import webhook_queue
-from loom_dsl.webhook_names import MORE, WORKFLOW, workflow_of
 from loom_store.store import Store
 
 SWEEP_SECONDS, AGAIN_SECONDS = 10.0, 600.0

@@ -2,7 +2,7 @@
 
 import csv
 
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
 
 
 def read_source(source: str, context: ToolContext) -> dict[str, object]:

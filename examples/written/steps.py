@@ -1,7 +1,7 @@
 """What the planner's graphs may do: look at the texts of the job's directory."""
 
 from loom_dsl.errors import UserError
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
 
 
 def list_texts(context: ToolContext) -> list[str]:

@@ -1,8 +1,8 @@
-"""Run by Alembic: migrates over the connection that loom_store.migrate hands in, inside its transaction."""
+"""Run by Alembic: migrates over the connection that loom_store.engine hands in, inside its transaction."""
 
 from alembic import context
 
-from loom_store.migrate import VERSION_TABLE
+from loom_store.engine import VERSION_TABLE
 from loom_store.tables import metadata
 
 context.configure(

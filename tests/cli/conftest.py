@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from loom_client.dev_server import DevServer
-from loom_client.fake_model import running
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.script import Script
+from loom_cli.dev.fake_model.server import running
+from loom_cli.dev.server import DevServer
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.simulation.script import Script
 from loom_store.store import Store
 from tests.cli.terminal import Terminal
 from tests.support.waiting import PATIENCE, until
 
-LOOM = [sys.executable, "-m", "loom_client.cli"]
+LOOM = [sys.executable, "-m", "loom_cli"]
 _ROOT = Path(__file__).resolve().parents[2]
 
 WRITE = '{tool: write_file, args: {path: "%s", content: "one\\ntwo\\n"}}'

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from loom_client.gateway.tokens import add_token
+from loom_gateway.tokens import add_token
 from tests.cli.conftest import House, models_served, served
 from tests.support.signing import key_of, public_key, write_keys
 from tests.support.waiting import PATIENCE

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.access import access_of, speaks_tls
+from loom_client.connection import access_of, speaks_tls
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError
 from tests.cli.conftest import House, Said, served

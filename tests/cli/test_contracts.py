@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.project.validate import check_file, load_tools
+from loom_cli.project.validate import check_file, load_tools
 
 MODULE = "contract_steps"
 SOURCE = '''
@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
 
 
 class Cleaned(BaseModel):

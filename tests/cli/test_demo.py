@@ -15,13 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loom_client.fake_model import running
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.script import Script
+from loom_cli.dev.fake_model.server import running
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.simulation.script import Script
 from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("activities", "examples", "loom_client", "loom_dsl", "loom_store", "workflows")
+PARTS = (
+    *("activities", "demo", "examples", "loom_cli", "loom_client"),
+    *("loom_dsl", "loom_gateway", "loom_store", "loom_tools", "workflows"),
+)
 FILES = ("README.md", "temporal-dev.yml", "worker.py")
 
 
@@ -55,7 +59,7 @@ def start(checkout: Path, **env: str) -> "subprocess.Popen[str]":
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "OPENAI_"))}
     own = {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "NO_COLOR": "1", **env}
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "loom_client.demo"],
+        [sys.executable, "-u", "-m", "demo"],
         cwd=checkout,
         env={**kept, **own},
         stdout=subprocess.PIPE,
@@ -185,7 +189,7 @@ def test_the_stranger_who_approves_imports_nothing_of_loom() -> None:
     code = (
         "import runpy, sys; runpy.run_path('approve.py'); "
         "print(sorted({name.partition('.')[0] for name in sys.modules} & "
-        "{'loom_dsl', 'loom_client', 'loom_store', 'workflows', 'activities', 'worker'}))"
+        "{'loom_dsl', 'loom_cli', 'loom_client', 'loom_store', 'loom_tools', 'workflows', 'activities', 'worker'}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "examples", capture_output=True, text=True, check=True

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.app import run
-from loom_client.dev_server import DevServer
-from loom_client.doctor import Check, Status, examine
-from loom_client.doctor.workers import Kept, asked, judged
+from loom_cli.app import run
+from loom_cli.dev.server import DevServer
+from loom_cli.doctor import examine
+from loom_cli.doctor.check import Check, Status
+from loom_cli.doctor.workers import Kept, asked, judged
 from loom_client.settings import Settings
 from loom_store.store import Store
 from tests.cli.conftest import LOOM
@@ -45,7 +46,7 @@ def settings(tmp_path: Path) -> Settings:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there has all the time that it needs to answer."""
     for name in ("server", "model"):  # in the package these are the names of functions, too
-        monkeypatch.setattr(importlib.import_module(f"loom_client.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
+        monkeypatch.setattr(importlib.import_module(f"loom_cli.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
 
 
 def test_each_failure_says_what_to_do(settings: Settings) -> None:

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from activities.webhooks.sending import SETTING, Senders
+from activities.webhooks.sender import SETTING, Senders
+from loom_cli.dev.server import DevServer
+from loom_cli.doctor import examine
+from loom_cli.doctor.check import Check, Status
 from loom_client.connection import temporal
-from loom_client.dev_server import DevServer
-from loom_client.doctor import Check, Status, examine
 from loom_client.settings import Settings
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 from tests.support.receiver import receiver
 from tests.support.waiting import PATIENCE, eventually
 from worker import delivering, make_worker
@@ -32,7 +33,7 @@ SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has all the time that it needs to answer."""
     for name in ("server", "webhooks"):  # in the package these are the names of functions, too
-        monkeypatch.setattr(importlib.import_module(f"loom_client.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
+        monkeypatch.setattr(importlib.import_module(f"loom_cli.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
 
 
 def told(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, list[Check]]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.app import run
-from loom_store.effects import undo_key
+from loom_cli.app import run
+from loom_store.queries.effects import undo_key
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loom_dsl.turn import turn_id
+from loom_dsl.agent.turn import turn_id
 from tests.cli.conftest import House
 
 pytestmark = pytest.mark.server

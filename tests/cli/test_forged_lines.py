@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from loom_client.render import Paper, Timeline
-from loom_dsl.events import decode
+from loom_cli.render.terminal import Paper
+from loom_cli.render.timeline import Timeline
+from loom_dsl.observe.events import decode
 from tests.cli.screen import Screen
 
 LOOMS = ("● turn 1", "│ ✓ write_file", "│   approved by ann", "│ ? write_file needs approval  ap_1", "✓ done", "▸ ask")

@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from openapi_spec_validator import validate
 
-from loom_client.gateway.connection import MOST_AT_ONCE
-from loom_client.gateway.links import Link, sign
+from loom_gateway.links import Link, sign
+from loom_gateway.server import MOST_AT_ONCE
 from tests.cli.conftest import House
 from tests.cli.door import KEY, Door, opened_door
 from tests.support.signing import key_of

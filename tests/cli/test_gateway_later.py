@@ -7,7 +7,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from loom_client.gateway.answers import LATER, SOON, STATUS, Problem, problem, problem_for
 from loom_dsl.errors import (
     ConfigurationError,
     ConflictError,
@@ -17,6 +16,7 @@ from loom_dsl.errors import (
     StoreTooNew,
     UserError,
 )
+from loom_gateway.responses import LATER, SOON, STATUS, Problem, problem, problem_for
 from tests.cli.conftest import House
 from tests.cli.door import Door, opened_door
 from tests.support.waiting import until

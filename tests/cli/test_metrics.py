@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from loom_dsl.metrics import METRICS, STAGES
+from loom_dsl.observe.metrics import METRICS, STAGES
 from tests.cli.conftest import House, served
 from tests.support.ports import own_port
 from tests.support.waiting import PATIENCE, until

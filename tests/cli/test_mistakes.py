@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.cli.conftest import LOOM, House, Said
 from tests.support.server import create_namespace, run_apart
 
@@ -219,7 +219,7 @@ def test_tools_are_looked_at_before_anything_starts(place: House) -> None:
 
 
 def test_an_unknown_failure_is_one_line_and_the_traceback_is_for_those_who_ask(place: House) -> None:
-    line = "import sys; from loom_client.cli.failures import outcome; sys.exit(outcome(lambda: 1 / 0))"
+    line = "import sys; from loom_cli.errors import outcome; sys.exit(outcome(lambda: 1 / 0))"
     for debug, traced in (("", False), ("1", True)):
         environment = place.environment(LOOM_DEBUG=debug)
         done = subprocess.run([LOOM[0], "-c", line], env=environment, capture_output=True, text=True, check=False)
@@ -241,7 +241,7 @@ def test_help_answers_at_once_and_imports_nothing_heavy(place: House) -> None:
     for command in ("run", "watch", "approve", "dev", "validate"):
         assert command in said.out
     loaded = subprocess.run(
-        [LOOM[0], "-X", "importtime", "-m", "loom_client.cli", "--help"],
+        [LOOM[0], "-X", "importtime", "-m", "loom_cli", "--help"],
         env=place.environment(),
         capture_output=True,
         text=True,

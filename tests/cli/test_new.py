@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from loom_client.dev_server import DevServer
-from loom_client.project.beginning import MODELINE, SCHEMA, STARTS
-from loom_dsl.document import load_yaml
-from loom_dsl.schema import KINDS, schema_of
+from loom_cli.dev.server import DevServer
+from loom_cli.project.templates import MODELINE, SCHEMA, STARTS
+from loom_dsl.authoring.schema import KINDS, schema_of
+from loom_dsl.documents.document import load_yaml
 from tests.cli.conftest import House, Said, served
 from tests.cli.test_project import Command, apart, loom
 from tests.support.ports import own_port

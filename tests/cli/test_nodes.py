@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from loom_client.cli.worker_log import OncePerCause
-from loom_client.render import Paper, Timeline
-from loom_client.render.text import clock, result_text
-from loom_dsl.events import decode
-from loom_dsl.run import GraphResult
+from loom_cli.commands.serve.log import OncePerCause
+from loom_cli.render.terminal import Paper
+from loom_cli.render.text import result_text
+from loom_cli.render.timeline import Timeline
+from loom_dsl.agent.run import GraphResult
+from loom_dsl.observe.events import decode
+from loom_dsl.text.printable import clock
 from tests.cli.screen import Screen
 
 

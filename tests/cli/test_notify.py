@@ -24,7 +24,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from standardwebhooks import Webhook
 
-from loom_client.gateway.tokens import add_token
+from loom_gateway.tokens import add_token
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.cli.conftest import House, served

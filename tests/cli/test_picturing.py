@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from loom_client.graph_plan import plan_of
-from loom_dsl.draw import mermaid_plan
-from loom_dsl.draw_dot import dot
+from loom_client.start.submission import plan_of
+from loom_dsl.authoring.dot import dot
+from loom_dsl.authoring.mermaid import mermaid_plan
 from tests.cli.conftest import LOOM, House
 from tests.support.waiting import PATIENCE
 

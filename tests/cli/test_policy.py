@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.app import run
+from loom_cli.app import run
 
 AGENT = """\
 loom: 1

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from loom_client.cli.app import run
-from loom_client.project.scaffold import FILES
-from loom_client.project.validate import check_file, load_tools
-from loom_dsl.compile import compile_graph
-from loom_dsl.draw import mermaid, mermaid_plan
-from loom_dsl.library import shipped, source_of
+from loom_cli.app import run
+from loom_cli.project.templates import FILES
+from loom_cli.project.validate import check_file, load_tools
+from loom_dsl.authoring.mermaid import mermaid, mermaid_plan
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.library import shipped, source_of
 from loom_store.store import Store
 from tests.cli.conftest import LOOM, Said
 from tests.support.waiting import PATIENCE

@@ -36,7 +36,7 @@ def test_it_says_the_same_as_a_fresh_one(
     loom_at_hand: list[str], tmp_path: Path, arguments: list[str], code: int
 ) -> None:
     (tmp_path / "own.py").write_text(
-        'from loom_dsl.tools import tool\n\n\n@tool\ndef say(text: str) -> str:\n    """Say it."""\n    return text\n'
+        'from loom_dsl.tools.tool import tool\n\n\n@tool\ndef say(text: str) -> str:\n    """Say it."""\n    return text\n'  # noqa: E501
     )
     (tmp_path / "own.yaml").write_text("loom: 1\nkind: agent\nname: a\nmodel: 'own:m'\ntools: ['own:say']\n")
     said = [

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from loom_client.cli.recursion import profile_lines
-from loom_client.render.paper import Paper
-from loom_client.render.recursion import draw_tree
-from loom_dsl.turn import turn_id
+from loom_cli.commands.show.recursion import profile_lines
+from loom_cli.render.reports import draw_tree
+from loom_cli.render.terminal import Paper
+from loom_dsl.agent.turn import turn_id
 from tests.cli.conftest import House
 
 GRAPH = """

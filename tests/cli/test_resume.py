@@ -15,7 +15,7 @@ pytestmark = pytest.mark.server
 STEPS = '''
 """Steps that write down that they were called, and need a file that bears their name."""
 
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
 
 
 def step(name: str, context: ToolContext) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.registry import ToolRegistry
-from loom_client.project.validate import Tools, check_file
-from loom_client.rules import RULE_WITHOUT_TOOL
+from loom_cli.project.validate import RULE_WITHOUT_TOOL, Tools, check_file
+from loom_tools.registry import ToolRegistry
 from tests.cli.conftest import House
 
 HEAD = "loom: 1\nkind: agent\nname: scribe\nmodel: calm:any\ntools: [glob, write_file, 'mine:look_up']\n"

@@ -10,11 +10,11 @@ import pytest
 from temporalio.client import Client
 
 from loom_client.connection import connect
-from loom_client.launching import ORIGIN
 from loom_client.settings import Settings
-from loom_dsl.agent import load_agent
-from loom_dsl.compile import compile_agent
+from loom_client.start.submission import ORIGIN
+from loom_dsl.agent.definition import load_agent
 from loom_dsl.errors import ConflictError, JobExists
+from loom_dsl.graph.compiler import compile_agent
 from tests.cli.conftest import House
 from tests.support.waiting import eventually
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.cli.conftest import LOOM, SCRIPTS, House, models_served, served
 from tests.support.waiting import PATIENCE, until
 
@@ -43,7 +43,7 @@ class Dev:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run the worker, without their guardians."""
-        return [child for child in self.children() if child.cmdline()[1:5] == ["-P", "-m", "loom_client.cli", "worker"]]
+        return [child for child in self.children() if child.cmdline()[1:5] == ["-P", "-m", "loom_cli", "worker"]]
 
 
 @contextmanager

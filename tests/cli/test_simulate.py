@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.dev_server import DevServer
-from loom_client.project.comparison import _different
+from loom_cli.dev.server import DevServer
+from loom_cli.project.scenarios_on_server import _different
 from tests.cli.test_project import Command, loom, written
 
 __all__ = ["loom"]
@@ -249,7 +249,7 @@ def test_the_fixture_fails_a_test_with_what_differed(pytester: pytest.Pytester) 
             simulate("graph.yaml", {"results": {"wrok": 1}})
 
         def test_graph_in_python(simulate):
-            from loom_dsl.build import GraphBuilder
+            from loom_dsl.graph.builder import GraphBuilder
 
             g = GraphBuilder("g")
             g.activity("work", "m:f", x=1).to("done")
@@ -257,7 +257,7 @@ def test_the_fixture_fails_a_test_with_what_differed(pytester: pytest.Pytester) 
             simulate(g.build(), {"expect": {"arguments": {"work": {"x": 1}}, "result": {"x": 1}}})
             simulate(g.compile(), {"expect": {"result": {"x": 1}}})
     """)
-    done = pytester.runpytest_subprocess("-p", "loom_client.pytest_plugin", "-p", "no:cacheprovider")
+    done = pytester.runpytest_subprocess("-p", "loom_cli.pytest_plugin", "-p", "no:cacheprovider")
     done.assert_outcomes(passed=3, failed=2)
     done.stdout.fnmatch_lines(["g: wrong", "  visits of `ask`: expected 2, got 1"])
     done.stdout.fnmatch_lines(["scenario:1:*L004 the graph has no node and runs nothing called `wrok`*"])

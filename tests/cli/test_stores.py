@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from loom_store.store import Store
 from tests.cli.conftest import LOOM, SCRIPTS, House, models_served
 from tests.support.copied import copied

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from loom_client.cli.tables import show_job
-from loom_client.render import Timeline, paper_for
-from loom_dsl.events import decode
+from loom_cli.commands.show.tables import show_job
+from loom_cli.render.terminal import paper_for
+from loom_cli.render.timeline import Timeline
+from loom_dsl.observe.events import decode
 
 UNDONE: list[dict[str, Any]] = [
     {"node": "booked#1", "outcome": "failed", "message": "the ledger is closed"},

@@ -2,8 +2,9 @@
 
 import pytest
 
-from loom_client.render import short_arguments, visible
-from loom_client.render.text import clock, duration, one_line, plural, size
+from loom_cli.render.text import duration, plural, size
+from loom_cli.render.timeline import short_arguments
+from loom_dsl.text.printable import clock, one_line, visible
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from loom_client.render import Paper, Timeline, ToolCall, paper_for
-from loom_client.render.flow import Flow, cells
-from loom_client.render.text import clock
-from loom_dsl.events import decode
-from loom_dsl.run import ErrorInfo, RunResult, RunUsage
+from loom_cli.render.terminal import Flow, Paper, cells, paper_for
+from loom_cli.render.timeline import Timeline, ToolCall
+from loom_dsl.agent.run import ErrorInfo, RunResult, RunUsage
+from loom_dsl.observe.events import decode
+from loom_dsl.text.printable import clock
 from tests.cli.screen import Screen
 
 LONG = "I look around first, and because this sentence is long it has to be wrapped at the width of the terminal."

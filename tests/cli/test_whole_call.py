@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.app import run
-from loom_client.cli.deciding import done_line
-from loom_client.render.approvals import FOLLOWING, decided_line, preview_lines, waiting_lines
-from loom_client.render.flow import cells
-from loom_client.render.paper import Paper
-from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.events import decode
+from loom_cli.app import run
+from loom_cli.commands.approve.approve import done_line
+from loom_cli.render.approvals import FOLLOWING, decided_line, preview_lines, waiting_lines
+from loom_cli.render.terminal import Paper, cells
+from loom_dsl.observe.events import decode
+from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from loom_client.cli.worker_log import OneLine
-from loom_client.render.text import clock
-from loom_client.why import reason, stands_still, wanted
-from loom_client.why_facts import Facts, Pending
+from loom_cli.commands.serve.log import OneLine
+from loom_cli.required_action import Facts, Pending, reason, stands_still, wanted
+from loom_dsl.text.printable import clock
 
 NOW = 1_000_000.0
 ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "running"}

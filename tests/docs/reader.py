@@ -16,7 +16,7 @@ from typing import Self
 
 import psutil
 
-from loom_client.temporal_binary import find_temporal
+from loom_cli.dev.temporal_cli import find_temporal
 from tests.docs.markdown import Block
 from tests.support.ports import own_port
 from tests.support.waiting import PATIENCE, until
@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE, until
 QUESTION = b"[l]ater?"
 READY = re.compile(r"(?m)^http://|^worker ready")
 """What a command prints that goes on in the background, when it can be used."""
-FRESH = (sys.executable, "-P", "-m", "loom_client.cli")
+FRESH = (sys.executable, "-P", "-m", "loom_cli")
 _STAY = "dev | worker | gateway | fake-model"
 _PROJECT = "loom init .\n"
 _MODEL = "loom fake-model --script script.yaml --port 8126\n"
@@ -191,7 +191,7 @@ class Reader:
             "NO_COLOR": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
-            "PYTEST_PLUGINS": "loom_client.pytest_plugin",  # these sources', as an installed Loom has it
+            "PYTEST_PLUGINS": "loom_cli.pytest_plugin",  # these sources', as an installed Loom has it
             "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
         }

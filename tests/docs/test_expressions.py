@@ -7,20 +7,11 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import MAX_SOURCE, ROOTS, compile_expression
-from loom_dsl.expr_compiler import MAX_DEPTH
-from loom_dsl.expr_functions import FUNCTIONS
-from loom_dsl.expr_values import (
-    FUEL,
-    MAX_INTEGER,
-    MAX_TEXT,
-    MORE_VOLUME,
-    MOST_AT_ONCE,
-    MOST_STEPS,
-    MOST_VOLUME,
-    VOLUME,
-)
-from loom_dsl.template import compile_template
+from loom_dsl.expr.compiler import MAX_DEPTH
+from loom_dsl.expr.expression import MAX_SOURCE, ROOTS, compile_expression
+from loom_dsl.expr.functions import FUNCTIONS
+from loom_dsl.expr.template import compile_template
+from loom_dsl.expr.values import FUEL, MAX_INTEGER, MAX_TEXT, MORE_VOLUME, MOST_AT_ONCE, MOST_STEPS, MOST_VOLUME, VOLUME
 from tests.docs.markdown import ROOT, blocks
 
 PAGE = ROOT / "docs/reference/expressions.md"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.graph import Graph
-from loom_dsl.nodes import NODE_KINDS
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.nodes import NODE_KINDS
 from tests.docs.markdown import PAGES, ROOT, links, name_of
 
 TABLES = [page for page in PAGES if "<!-- table: " in page.read_text(encoding="utf-8")]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.registry import ToolRegistry
-from loom_client.project.validate import Tools, check_file
-from loom_dsl.agent import load_agent
-from loom_dsl.approval import Control, Decision
-from loom_dsl.document import load_yaml
+from loom_cli.project.validate import Tools, check_file
+from loom_dsl.agent.definition import load_agent
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.documents.document import load_yaml
+from loom_dsl.machine.signals import Control
+from loom_tools.registry import ToolRegistry
 from tests.docs.markdown import EXAMPLES, PAGES, ROOT, Block, anchors, blocks, links, name_of
 from tests.docs.not_run import NOT_RUN
 from tests.docs.reader import FRESH, Reader, shown

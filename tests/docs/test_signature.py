@@ -3,8 +3,8 @@
 import json
 
 from loom_client.signing import SigningKey
-from loom_dsl.approval import Decision
-from loom_dsl.signature import signed_text
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.approvals.signature import signed_text
 from tests.docs.markdown import ROOT, blocks
 
 PRIVATE = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"

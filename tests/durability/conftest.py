@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
+from loom_cli.dev.fake_model.app import FakeModel
+from loom_cli.dev.fake_model.server import running
+from loom_cli.dev.server import DevServer
 from loom_client.client import Loom
 from loom_client.connection import connect
-from loom_client.dev_server import DevServer
-from loom_client.fake_model import FakeModel, running
 from loom_client.job import Job
 from loom_client.settings import Settings
-from loom_dsl.agent import Agent
-from loom_dsl.events import EventType
-from loom_dsl.script import Script
+from loom_dsl.agent.definition import Agent
+from loom_dsl.observe.events import EventType
+from loom_dsl.simulation.script import Script
+from loom_tools.registry import ToolRegistry
 from tests.durability.reading import events, of
 from tests.support.external import HOLD, NAMES, REFERENCES
 from tests.support.waiting import PATIENCE, eventually

@@ -13,8 +13,8 @@ from temporalio.api.history.v1 import MarkerRecordedEventAttributes, WorkflowTas
 from temporalio.client import Client, WorkflowHistory
 
 from loom_client.job import Job
-from loom_dsl.events import Event, EventType
-from loom_dsl.messages import legal_order
+from loom_dsl.agent.messages import legal_order
+from loom_dsl.observe.events import Event, EventType
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.support.external import lines

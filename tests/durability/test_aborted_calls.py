@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.job import Job
+from loom_dsl.agent.messages import CANCELLED, TAKEN_BACK, WITHHELD
 from loom_dsl.errors import DecisionRefused
-from loom_dsl.messages import CANCELLED, TAKEN_BACK, WITHHELD
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, transcript
 from tests.support.external import BEGUN, lines
@@ -104,7 +104,7 @@ async def marked(house: House, job: Job) -> bool:
 
 async def killed(house: House, job: Job) -> None:
     """Abort a job with `loom abort`, which is killed as soon as it has left its mark."""
-    place, program = house.settings, "from loom_client.cli import main; main()"
+    place, program = house.settings, "from loom_cli import main; main()"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, "abort", job.id, "--address", place.address),
         env={**os.environ, "LOOM_STORE": str(place.store), "LOOM_ANSWER_SECONDS": str(PATIENCE)},

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.dev_server import DevServer
-from loom_client.graph_job import GraphJob
-from loom_dsl.compile import compile_graph
-from loom_dsl.events import EventType
-from loom_dsl.plan import Plan
+from loom_cli.dev.server import DevServer
+from loom_client.job import GraphJob
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, of
 from tests.support.waiting import PATIENCE, eventually

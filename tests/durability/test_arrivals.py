@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowUpdateStage
 
-from activities.approver_keys import ApproverKeys
 from loom_client.job import Job
-from loom_dsl.approver_key import ApproverKey
-from loom_dsl.compile import compile_graph
-from loom_dsl.events import EventType
+from loom_dsl.approvals.signature import ApproverKey
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.observe.events import EventType
+from loom_tools.approver_keys import ApproverKeys
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, failed_tasks, histories, of
 from tests.durability.test_worker_killed import calling

@@ -9,10 +9,10 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from loom_dsl.compile import compile_graph
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import ENGINE, PlanText
-from loom_dsl.turn import TurnState
+from loom_dsl.agent.turn import TurnState
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import ENGINE, PlanText
+from loom_dsl.machine.state import MachineState
 from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
 from tests.durability.reading import histories

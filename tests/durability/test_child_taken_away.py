@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import compile_graph
+from loom_dsl.graph.compiler import compile_graph
 from tests.durability.conftest import House, Opener
 from tests.durability.test_graphs import inside
 from tests.support.waiting import PATIENCE, eventually

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 
-from loom_client.graph_job import GraphJob
-from loom_dsl.compile import compile_graph
+from loom_client.job import GraphJob
 from loom_dsl.errors import NotFoundError
-from loom_dsl.events import EventType
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, of
 from tests.durability.test_graphs import MODULE, inside

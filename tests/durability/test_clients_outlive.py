@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError
 
-from loom_client.dev_server import DevServer
-from loom_client.entry import AgentRunner
-from loom_client.lasting import lasting
-from loom_client.schedule_times import Times
-from loom_client.server_errors import is_away
+from loom_cli.dev.server import DevServer
+from loom_client.runner import AgentRunner
+from loom_client.server.errors import is_away
+from loom_client.server.reconnect import lasting
+from loom_client.start.schedules import Times
 from loom_dsl.errors import NotFoundError
 from tests.cli.conftest import LOOM
 from tests.durability.conftest import House, Opener

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
 from loom_client.effects import told_effects
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.durability.reading import events, of
 from tests.support.external import lines

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_dsl.compression import SECTIONS, write_sections
-from loom_dsl.context import estimate_tokens
+from loom_dsl.agent.compression import SECTIONS, write_sections
+from loom_dsl.agent.context import estimate_tokens
+from loom_dsl.agent.messages import SUMMARY
 from loom_dsl.errors import ContextLengthExceeded
-from loom_dsl.events import EventType
-from loom_dsl.messages import SUMMARY
+from loom_dsl.observe.events import EventType
 from loom_store.transaction import Transaction
 from tests.durability.conftest import USAGE, House, Opener
 from tests.durability.reading import account, events, histories, of

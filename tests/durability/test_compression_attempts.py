@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.assemble import Assemble
-from activities.compress import Compress
+from activities.context.assemble import Assemble
+from activities.context.compress import Compress
 from activities.runtime import Runtime
 from activities.transcript import Transcript
 from loom_client.job import Job
+from loom_dsl.agent.messages import SUMMARY, legal_order
 from loom_dsl.errors import Aborted
-from loom_dsl.messages import SUMMARY, legal_order
 from loom_store.rows import NewEntry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import transcript

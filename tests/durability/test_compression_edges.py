@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from activities.assemble import LAST_TURN
-from loom_client.cli.recursion import chain
-from loom_dsl.compression import SECTIONS, write_sections
-from loom_dsl.context import estimate_tokens
+from activities.context.assemble import LAST_TURN
+from loom_cli.commands.show.recursion import chain
+from loom_dsl.agent.compression import SECTIONS, write_sections
+from loom_dsl.agent.context import estimate_tokens
+from loom_dsl.agent.messages import legal_order
 from loom_dsl.errors import ModelProtocolError, ModelRequestRefused
-from loom_dsl.events import EventType
-from loom_dsl.messages import legal_order
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import USAGE, Opener
 from tests.durability.reading import account, events, of
 from tests.durability.test_compression import (

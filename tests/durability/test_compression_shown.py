@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from loom_client.cli.recursion import chain, recursion_tree
+from loom_cli.commands.show.recursion import chain, recursion_tree
 from loom_store.transaction import Transaction
 from tests.durability.conftest import Opener
 from tests.durability.test_compression import LOOKS, SMALL, WINDOW, cases

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_client.replaying import read_record
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_agent
+from loom_client.recording import read_record
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.run import RunInput
+from loom_dsl.agent.turn import ExecutionContext, TurnState
 from loom_dsl.errors import UserError
-from loom_dsl.record import Replayed
-from loom_dsl.replay import replay
-from loom_dsl.run import RunInput
-from loom_dsl.turn import ExecutionContext, TurnState
+from loom_dsl.graph.compiler import compile_agent
+from loom_dsl.simulation.recording import Replayed
+from loom_dsl.simulation.replay import replay
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import effects_of
 from tests.durability.test_equivalence import STEPS, asking

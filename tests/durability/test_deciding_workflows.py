@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 
 from loom_client.job import Job
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.durability.test_worker_killed import calling
@@ -184,7 +184,7 @@ def test_the_workflow_in_python_imports_nothing_of_loom() -> None:
     code = (
         "import runpy, sys; runpy.run_path('workflow.py'); "
         "print(sorted({name.partition('.')[0] for name in sys.modules} & "
-        "{'loom_dsl', 'loom_client', 'loom_store', 'workflows', 'activities', 'worker'}))"
+        "{'loom_dsl', 'loom_cli', 'loom_client', 'loom_store', 'loom_tools', 'workflows', 'activities', 'worker'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=EXAMPLES, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

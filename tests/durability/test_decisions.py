@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
+from loom_cli.dev.temporal_cli import find_temporal
 from loom_client.job import Job
-from loom_client.temporal_binary import find_temporal
 from loom_dsl.errors import DecisionRefused
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.durability.test_worker_killed import calling

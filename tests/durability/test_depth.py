@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import Opener
 from tests.durability.reading import events
 

@@ -11,11 +11,11 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.registration import activities_of
 from loom_client.job import Job
-from loom_dsl.agent import Agent
-from loom_dsl.commands import RunActivity
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan, PlanText
-from loom_dsl.simulate import Handler, Simulation
+from loom_dsl.agent.definition import Agent
+from loom_dsl.graph.plan import Plan, PlanText
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Handler, Simulation
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import (
     account,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.compile import compile_graph
-from loom_dsl.scenario import load_scenario
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.simulation.scenario import load_scenario
 from tests.durability.conftest import Opener
 from tests.support.performing import performed
 

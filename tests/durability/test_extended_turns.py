@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_dsl.compile import check_text
-from loom_dsl.messages import legal_order
+from loom_dsl.agent.messages import legal_order
+from loom_dsl.graph.compiler import check_text
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import transcript
 from worker import make_worker

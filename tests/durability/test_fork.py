@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from loom_client.job import Job
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
-from loom_dsl.graph import Graph
+from loom_dsl.graph.graph import Graph
 from loom_store.store import Store
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, transcript

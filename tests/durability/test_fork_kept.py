@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_dsl.compile import compile_graph
+from loom_dsl.graph.compiler import compile_graph
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, transcript
 from tests.durability.test_fork import ended, forked, steps

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_client.graph_job import GraphJob
-from loom_dsl.document import load_document, validate_model
+from loom_client.job import GraphJob
+from loom_dsl.agent.run import GraphResult
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import ConflictError, DecisionRefused, JobExists, NotFoundError, UserError
-from loom_dsl.events import EventType
-from loom_dsl.graph import Graph
-from loom_dsl.run import GraphResult
+from loom_dsl.graph.graph import Graph
+from loom_dsl.observe.events import EventType
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import effects_of, events, histories, of
 from tests.durability.test_replay import replayer

@@ -7,7 +7,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
 
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, effects_of, events, failed_tasks, histories, of
 from tests.durability.test_worker_killed import calling

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from loom_client.graph_job import GraphJob
-from loom_dsl.compile import compile_graph
-from loom_dsl.plan import Plan
-from loom_dsl.run import GraphResult
+from loom_client.job import GraphJob
+from loom_dsl.agent.run import GraphResult
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import failed_tasks, histories, trace
 from tests.durability.test_graphs import MODULE, worker_of

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from loom_dsl.compile import compile_graph
-from loom_dsl.events import EventType
-from loom_dsl.run import GraphResult
+from loom_dsl.agent.run import GraphResult
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, failed_tasks, histories, of
 from tests.durability.test_graphs import MODULE, inside

@@ -2,8 +2,8 @@
 
 import pytest
 
-from loom_client.kept_outputs import kept_output
-from loom_dsl.compile import compile_graph
+from loom_cli.commands.show.outputs import kept_output
+from loom_dsl.graph.compiler import compile_graph
 from tests.durability.conftest import Opener
 from tests.durability.reading import failed_tasks, histories
 

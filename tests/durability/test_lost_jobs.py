@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.lost import why_refused
+from loom_client.server.reconcile import why_refused
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError, SessionBusy
 from tests.durability.conftest import Opener
 

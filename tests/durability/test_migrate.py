@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import compile_agent, compile_graph
 from loom_dsl.errors import ConflictError
-from loom_dsl.plan import Plan
+from loom_dsl.graph.compiler import compile_agent, compile_graph
+from loom_dsl.graph.plan import Plan
 from tests.durability.conftest import Opener
 from tests.durability.test_graphs import MODULE, inside
 from tests.support.external import HOLD, lines

@@ -10,12 +10,12 @@ import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
-from activities.notify import NoticeFailed
-from activities.observe import Observe
-from activities.registry import ToolRegistry
+from activities.observe.events import Observe
 from activities.runtime import Runtime
-from loom_dsl.compile import compile_graph
+from activities.webhooks.notify import NoticeFailed
+from loom_dsl.graph.compiler import compile_graph
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.support.receiver import Receiver, receiver
 from tests.support.waiting import PATIENCE, eventually

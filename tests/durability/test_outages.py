@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loom_client.fake_model import running
+from loom_cli.dev.fake_model.server import running
 from loom_client.job import Job
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, of
 from tests.support.waiting import eventually

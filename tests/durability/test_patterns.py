@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_client.graph_job import GraphJob
-from loom_client.job import NoAnswer
+from loom_client.job import GraphJob, NoAnswer
 from loom_dsl.errors import NotFoundError
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, failed_tasks, histories, trace
 from tests.support.patterns import FOLDER, SCENARIOS, InMemory, Send, names, plan_of, traced

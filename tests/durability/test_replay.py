@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from activities.plan_claim import data_converter
+from loom_store.payloads import data_converter
 from loom_store.store import Store
 from tests.histories import record
 from worker import PASSED_THROUGH
@@ -58,7 +58,7 @@ async def test_a_history_from_before_commands_were_sent_in_parts_replays(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that commanded more than one task carries, and had no timer between, goes on without one."""
-    monkeypatch.setattr("workflows.sending.MOST_COMMANDED", 1)
+    monkeypatch.setattr("workflows.activities.MOST_COMMANDED", 1)
     with Store.open(tmp_path / "loom.db") as store:
         await keep_plan(store, name)
         # The sandbox would read the module again, with the number that it has.

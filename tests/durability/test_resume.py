@@ -7,9 +7,9 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.graph_job import GraphJob
+from loom_client.job import GraphJob
 from loom_dsl.errors import JobExists, UserError
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, of
 from tests.durability.test_graphs import MODULE, SAYS, graph_of, inside, start

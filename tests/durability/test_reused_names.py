@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.assemble import Assemble, system_message
-from activities.registry import ToolRegistry
-from activities.runtime import Call, Runtime
-from activities.stages import Calls
+from activities.context.assemble import Assemble, system_message
+from activities.runtime import ActivityCall, Runtime
+from activities.tool_calls.evaluator import CallEvaluator
 from activities.transcript import Transcript
-from loom_dsl.agent import Agent
-from loom_dsl.canonical import digest
-from loom_dsl.compile import compile_agent
+from loom_dsl.agent.definition import Agent
+from loom_dsl.graph.compiler import compile_agent
+from loom_dsl.text.canonical import digest
 from loom_store.rows import NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.registry import ToolRegistry
 
 ENVELOPE = {"at": "x#1", "session": "chat", "turn": 0, "with": {"call": {"e": 1, "i": 0}, "entries": 2}}
 
@@ -60,7 +60,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
 
 async def test_a_job_under_a_pruned_name_is_served_as_itself(runtime: Runtime, tmp_path: Path) -> None:
     store, transcript = runtime.store, Transcript(runtime.store)
-    calls, assemble = Calls(runtime, transcript), Assemble(runtime, transcript)
+    calls, assemble = CallEvaluator(runtime, transcript), Assemble(runtime, transcript)
     for task in ("the old task", "the new task"):
         agent = Agent(name="tester", model="m", instructions=f"You do {task}.", tools=("read_file",))
         await store.write(partial(written, agent=agent, task=task, tools=("read_file",), workdir=tmp_path))
@@ -69,7 +69,7 @@ async def test_a_job_under_a_pruned_name_is_served_as_itself(runtime: Runtime, t
             facts = await runtime.facts("job")
             context = (await assemble.assemble(ENVELOPE))["context"]
             messages = await transcript.messages(await runtime.conversation("job"), 2)
-            return facts, context["system"], messages[0][0], await calls.raw_arguments(Call.of(ENVELOPE))
+            return facts, context["system"], messages[0][0], await calls.raw_arguments(ActivityCall.of(ENVELOPE))
 
         name = f"run-{task}"
         facts, system, message, arguments = await run(served, name)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_client.graph_job import GraphJob
-from loom_dsl.compile import compile_graph
+from loom_client.job import GraphJob
+from loom_dsl.graph.compiler import compile_graph
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import failed_tasks, histories
 from tests.durability.test_graphs import MODULES

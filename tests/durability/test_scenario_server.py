@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.compile import compile_graph
-from loom_dsl.plan import Plan
-from loom_dsl.scenario import ScenarioCase, load_scenario
-from loom_dsl.scenario_check import check_scenario
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.simulation.check import check_scenario
+from loom_dsl.simulation.scenario import ScenarioCase, load_scenario
 from tests.durability.conftest import Opener
 from tests.durability.reading import failed_tasks, histories
 from tests.support.performing import performed

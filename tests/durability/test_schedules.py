@@ -10,14 +10,15 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.testing import ActivityEnvironment
 
-from activities.firing import Firing, Order
-from activities.registry import ToolRegistry
+from activities.jobs.schedule import Firing
 from activities.runtime import Runtime
-from loom_client.schedule_times import Times
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_agent
+from loom_client.start.schedules import Times
+from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import BlobMissing, ConflictError, JobExists, NotFoundError, UserError, WrongStore
+from loom_dsl.graph.compiler import compile_agent
+from loom_store.job_facts import Order
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.support.waiting import PATIENCE, eventually
 

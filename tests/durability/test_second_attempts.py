@@ -16,24 +16,24 @@ import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
-from activities.assemble import system_message
-from activities.effect_outcome import outcome_of
-from activities.execute import Execute
-from activities.format import Format
-from activities.llm import Llm
-from activities.registry import ToolRegistry
+from activities.context.assemble import system_message
+from activities.model.llm import Llm
 from activities.runtime import Conversation, JobFacts, Runtime
-from activities.stages import Calls
+from activities.tool_calls.effects import outcome_of
+from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.execute import Execute
+from activities.tool_calls.format import Format
 from activities.transcript import Transcript
-from loom_client.fake_model import running
-from loom_dsl.agent import Agent
-from loom_dsl.canonical import digest
+from loom_cli.dev.fake_model.server import running
+from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import OutcomeUnknown
-from loom_dsl.script import Script
-from loom_dsl.tool_output import Image
-from loom_dsl.tools import Arguments, Reconciliation, Tool, ToolContext, tool
+from loom_dsl.simulation.script import Script
+from loom_dsl.text.canonical import digest
+from loom_dsl.tools.context import Image, Reconciliation, ToolContext
+from loom_dsl.tools.tool import Arguments, Tool, tool
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
@@ -66,7 +66,7 @@ async def test_a_tool_that_went_away_between_two_attempts_hides_no_effect(
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         kept = begin(store, status)
-        answer = await Execute(runtime, Calls(runtime, Transcript(store))).execute(ENVELOPE)
+        answer = await Execute(runtime, CallEvaluator(runtime, Transcript(store))).execute(ENVELOPE)
     assert answer.get("code") == code
     assert answer.get("output") == (kept if status == "settled" else None)
 
@@ -91,7 +91,9 @@ async def test_a_call_of_which_every_attempt_was_lost_is_told_as_the_ledger_know
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         begin(store, status)
-        told = await Format(runtime, Calls(runtime, Transcript(store))).format({"at": "format#1", "with": given})
+        told = await Format(runtime, CallEvaluator(runtime, Transcript(store))).format(
+            {"at": "format#1", "with": given}
+        )
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert re.match(words.replace("(", r"\(").replace(")", r"\)"), text, re.DOTALL), text
 
@@ -111,7 +113,9 @@ async def test_what_ended_the_stage_and_not_the_tool_hides_no_effect(
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         begin(store, status)
-        told = await Format(runtime, Calls(runtime, Transcript(store))).format({"at": "format#1", "with": given})
+        told = await Format(runtime, CallEvaluator(runtime, Transcript(store))).format(
+            {"at": "format#1", "with": given}
+        )
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert text.startswith(words.format(code=code)), text
 
@@ -149,7 +153,7 @@ def calling_of(one: Tool, store: Store) -> tuple[Execute, dict[str, Any]]:
     runtime._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
     given = {"call": {**ENVELOPE["with"]["call"], "name": name}, "arguments": arguments, "remembered": []}
-    return Execute(runtime, Calls(runtime, Transcript(store))), {"at": "execute#1", "with": given}
+    return Execute(runtime, CallEvaluator(runtime, Transcript(store))), {"at": "execute#1", "with": given}
 
 
 async def lose(execute: Execute, argument: dict[str, Any], begun: threading.Event) -> None:
@@ -178,7 +182,7 @@ async def test_a_result_is_looked_at_also_where_the_second_attempt_would_have_be
         kept = store.write_sync(lambda tx: tx.put_blob(b"99"))
         store.write_sync(lambda tx: tx.settle_effect(KEY, "settled", kept))
         arguments = store.write_sync(lambda tx: tx.put_blob(b'{"expression": "600 + 66 + 666"}'))
-        execute = Execute(runtime, Calls(runtime, Transcript(store)))
+        execute = Execute(runtime, CallEvaluator(runtime, Transcript(store)))
         given = {"at": "execute#1", "with": {"call": call, "arguments": arguments, "remembered": []}}
         told = await environment.run(execute.execute, given)
     assert (told["ok"], told["message"]) == (False, "the tool ran, and its result is withheld: too large")
@@ -210,7 +214,7 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
 
 def of_a_dead_process() -> str:
     """Name a process of this machine that has ended."""
-    code = "from activities.holding import this_process; print(this_process(), end='')"
+    code = "from activities.lifecycle.process_identity import this_process; print(this_process(), end='')"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 

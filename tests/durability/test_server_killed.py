@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 
-from loom_client.dev_server import DevServer
-from loom_dsl.events import EventType
+from loom_cli.dev.server import DevServer
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.durability.test_worker_killed import calling, finish, undisturbed

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from activities.signed import keys_of
+from activities.jobs.signatures import keys_of
 from loom_client.job import Job
 from loom_client.signing import SigningKey
 from loom_dsl.errors import DecisionRefused
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, failed_tasks, histories, of
 from tests.support.signing import key_of, public_key, write_keys
@@ -36,7 +36,7 @@ async def loom(house: House, *arguments: str) -> tuple[int, str]:
     own = {"LOOM_ADDRESS": house.settings.address, "LOOM_STORE": str(house.settings.store)}
     own |= {"LOOM_ANSWER_SECONDS": str(PATIENCE)}  # what is not confirmed by then counts as sent, and is not told
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "loom_client.cli", *arguments),
+        *(sys.executable, "-m", "loom_cli", *arguments),
         env={**os.environ, **own, "LOOM_TASK_QUEUE": house.settings.task_queue},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -11,8 +11,8 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from loom_client.graph_job import GraphJob
-from loom_dsl.compile import compile_graph
+from loom_client.job import GraphJob
+from loom_dsl.graph.compiler import compile_graph
 from tests.durability.conftest import Opener
 from tests.durability.reading import account, effects_of, failed_tasks, histories
 from tests.durability.test_replay import replayer

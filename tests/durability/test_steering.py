@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, histories, of
 from tests.durability.test_worker_killed import calling

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_dsl.compile import compile_graph
+from loom_dsl.graph.compiler import compile_graph
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account
 from tests.support import stopped

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from activities.observe import store_events
-from activities.runtime import Call
-from loom_dsl.webhooks import Endpoint
+from activities.observe.events import store_events
+from activities.runtime import ActivityCall
+from loom_dsl.observe.webhooks import Endpoint
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
@@ -85,7 +85,7 @@ async def test_no_event_is_lost_and_the_same_one_is_stored_once(
     heard: list[Mapping[str, Any]] = []
     store.listen(heard.append)
     for batches in attempts:
-        call = Call(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=batches)
+        call = ActivityCall(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=batches)
         await store.write(lambda tx, call=call: store_events(tx, call))  # type: ignore[misc]
     assert heard == [{**event, "job": "job"} for event in log], "who listens hears each event once, too"
     told = await store.read(lambda tx: tx.read_events("job"))
@@ -96,7 +96,7 @@ async def test_no_event_is_lost_and_the_same_one_is_stored_once(
 async def test_nobody_hears_of_an_event_that_was_not_stored(store: Store) -> None:
     heard: list[Mapping[str, Any]] = []
     store.listen(heard.append)
-    call = Call(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=[[0, [A]]])
+    call = ActivityCall(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=[[0, [A]]])
 
     def fails(tx: Transaction) -> None:
         store_events(tx, call)
@@ -113,7 +113,7 @@ async def test_trail_and_webhooks_tell_a_decision_once_although_its_task_was_don
     await store.write(lambda tx: tx.create_job("job", created_at=1.0, **FACTS))
     store.subscribe([Endpoint.model_validate(CHAT)], lambda job, endpoint: None)
     for batches in ([[0, [ASKED]], [1, [DECIDED]]], [[0, [ASKED]], [1, [REFUSED, DECIDED, OTHER]]]):
-        call = Call(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=batches)
+        call = ActivityCall(job="job", turn=0, at="~flush#1", session="", arguments={}, batches=batches)
         await store.write(lambda tx, call=call: store_events(tx, call))  # type: ignore[misc]
     trail = await store.read(lambda tx: [entry.kind for entry in tx.audit_entries("job")])
     assert trail == ["approval_requested", "approval_decided", "decision_refused", "control"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from loom_dsl.run import RunInput
-from loom_dsl.turn import ExecutionContext
+from loom_dsl.agent.run import RunInput
+from loom_dsl.agent.turn import ExecutionContext
 from tests.durability.conftest import Opener
 
 pytestmark = pytest.mark.server

@@ -19,10 +19,10 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.worker import Replayer
 
-from activities.webhooks.sending import Senders
+from activities.webhooks.sender import Senders
 from loom_client.job import Job
-from loom_dsl.webhook_names import workflow_of
-from loom_store.deliveries import Delivery
+from loom_dsl.observe.webhook_names import workflow_of
+from loom_store.queries.deliveries import Delivery
 from tests.durability.conftest import House, Opener
 from tests.durability.test_worker_killed import calling
 from tests.support.receiver import Received, receiver
@@ -154,7 +154,7 @@ def command(house: House, *arguments: str) -> str:
     settings = house.settings
     own = {"LOOM_ADDRESS": settings.address, "LOOM_STORE": str(settings.store), "COLUMNS": "300"}
     done = subprocess.run(
-        [sys.executable, "-m", "loom_client.cli", *arguments],
+        [sys.executable, "-m", "loom_cli", *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, **own},

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from activities.webhooks.relay import SWEEP_SECONDS
-from activities.webhooks.sending import Senders
-from loom_dsl.webhook_names import workflow_of
+from activities.webhooks.sender import Senders
+from loom_dsl.observe.webhook_names import workflow_of
 from tests.durability.conftest import Opener
 from tests.durability.test_webhooks import (
     ASKS,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from loom_client.job import Job
-from loom_dsl.context import estimate_tokens
-from loom_dsl.events import EventType
+from loom_dsl.agent.context import estimate_tokens
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, of
 from tests.support.external import BEGUN, CRASH, lines

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.draw import mermaid_plan
+from loom_dsl.authoring.mermaid import mermaid_plan
 from loom_dsl.errors import NotFoundError
-from loom_dsl.events import EventType
-from loom_dsl.plan import Plan
+from loom_dsl.graph.plan import Plan
+from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import events, failed_tasks, histories, of
 from tests.durability.test_graphs import MODULE, inside, start, worker_of

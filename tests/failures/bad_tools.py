@@ -11,7 +11,9 @@ from datetime import date
 from typing import Any
 
 from loom_dsl.errors import ToolError
-from loom_dsl.tools import Retry, ToolContext, tool
+from loom_dsl.fields import Retry
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import tool
 
 CREDENTIAL = "sk-proj-1234567890abcdefABCDEF1234567890"
 """Looks like a key of a provider; nobody told the worker of it."""

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from activities.allowed_secrets import NO_SECRETS
-from activities.mcp.servers import Servers
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
+from loom_cli.dev.fake_model.app import FakeModel, Receive, Send
+from loom_cli.dev.fake_model.app import Message as Scope
+from loom_cli.dev.fake_model.server import running
+from loom_cli.dev.server import DevServer
 from loom_client.client import Loom
 from loom_client.connection import connect
-from loom_client.dev_server import DevServer
-from loom_client.fake_model import FakeModel, running
-from loom_client.fake_model.exchange import Message as Scope
-from loom_client.fake_model.exchange import Receive, Send
 from loom_client.job import Job
 from loom_client.settings import Settings
-from loom_dsl.agent import Agent
-from loom_dsl.events import Event, EventType
-from loom_dsl.run import RunResult
-from loom_dsl.script import Script
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.run import RunResult
+from loom_dsl.observe.events import Event, EventType
+from loom_dsl.simulation.script import Script
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
+from loom_tools.secrets import NO_SECRETS
 from tests.durability.reading import Message, events, failed_tasks, histories, of, transcript, unheard_of, watched
 from tests.failures.bad_tools import BUILTINS, CREDENTIAL, KNOWN, NAMES, REFERENCES
 from tests.support.waiting import PATIENCE, eventually

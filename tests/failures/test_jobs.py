@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from loom_dsl.agent.run import RunInput
 from loom_dsl.errors import ConflictError, JobExists, LoomError, NotFoundError, SessionBusy, UserError
-from loom_dsl.events import EventType
-from loom_dsl.run import RunInput
+from loom_dsl.observe.events import EventType
 from tests.durability.reading import of
 from tests.failures.bad_tools import NAMES
 from tests.failures.stand import Stand

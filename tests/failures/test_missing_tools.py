@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from loom_cli.dev.server import DevServer
+from loom_cli.required_action import why
 from loom_client.connection import temporal
-from loom_client.dev_server import DevServer
 from loom_client.job import Job
-from loom_client.why import why
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.reading import events, histories, of, unheard_of
 from tests.failures.stand import Stand, serving, standing
 from tests.support.waiting import eventually

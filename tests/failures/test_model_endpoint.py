@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.reading import of, watched
 from tests.failures.bad_tools import CREDENTIAL
 from tests.failures.stand import MODEL_KEY, Stand

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.messages import legal_order
+from loom_dsl.agent.messages import legal_order
 from tests.failures.bad_tools import BUILTINS, NAMES
 from tests.failures.stand import Stand
 from tests.support.waiting import eventually

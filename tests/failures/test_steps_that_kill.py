@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from loom_client.job import JobHandle
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.events import EventType
-from loom_dsl.graph import Graph
-from loom_store.steps import Step
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.graph.graph import Graph
+from loom_dsl.observe.events import EventType
+from loom_store.queries.steps import Step
 from tests.durability.reading import of
 from tests.failures.stand import MODEL_KEY, Stand, standing
 from tests.support.deadly_tools import DEATHS, GO

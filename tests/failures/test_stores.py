@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from loom_cli.dev.server import DevServer
 from loom_client.connection import temporal
-from loom_client.dev_server import DevServer
-from loom_dsl.compile import compile_agent
 from loom_dsl.errors import LoomError
+from loom_dsl.graph.compiler import compile_agent
 from loom_store.store import Store
 from tests.durability.reading import histories, unheard_of
 from tests.failures.stand import serving, standing

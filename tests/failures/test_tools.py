@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.events import EventType
+from loom_dsl.observe.events import EventType
 from tests.durability.reading import of
 from tests.failures.bad_tools import LONG, NAMES, called
 from tests.failures.stand import Stand

@@ -12,9 +12,8 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.interceptor import Failures
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_client.cli.worker_log import OneLine
+from loom_cli.commands.serve.log import OneLine
 from loom_dsl.errors import (
     BlobMissing,
     LoomError,
@@ -30,6 +29,7 @@ from loom_dsl.errors import (
     WrongStore,
 )
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 
 SECRET = "a-value-that-only-the-worker-knows-77"
 SHAPED = "sk-proj-1234567890abcdefABCDEF1234567890"

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.holding import this_process
-from activities.steps import Attempt, Steps
-from activities.users_code import Code
-from loom_dsl.deaths import DeathRules
+from activities.lifecycle.attempts import Attempt, Steps
+from activities.lifecycle.deaths import DeathRules
+from activities.lifecycle.process_identity import this_process
 from loom_dsl.errors import StepDied, StepKillsWorker, ToolError
-from loom_dsl.tools import ToolContext
-from loom_store.steps import Step
+from loom_dsl.tools.context import ToolContext
+from loom_store.queries.steps import Step
 from loom_store.store import Store
+from loom_tools.user_code import Code
 from tests.support.deadly_tools import DEATHS
 from tests.support.dying_process import killed, process_with, seen
 from tests.support.external import lines

@@ -17,18 +17,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from activities.approver_keys import ApproverKeys
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
+from loom_cli.dev.fake_model.server import running
 from loom_client.client import Loom
 from loom_client.connection import connect
-from loom_client.fake_model import running
 from loom_client.job import Job
 from loom_client.settings import Settings
-from loom_dsl.agent import Agent
+from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import DecisionRefused
-from loom_dsl.events import EventType
-from loom_dsl.script import Script
+from loom_dsl.observe.events import EventType
+from loom_dsl.simulation.script import Script
+from loom_tools.approver_keys import ApproverKeys
+from loom_tools.registry import ToolRegistry
 from tests.durability.reading import histories
 from tests.support.server import small_server
 from tests.support.signing import key_of, public_key, write_keys

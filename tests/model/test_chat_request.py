@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.chat_body import chat_body, model_of
-from activities.provider import address
-from activities.sse import EventReader
+from activities.chat.client import chat_body, model_of
+from activities.chat.provider import address
+from activities.chat.stream import EventReader
 from loom_dsl.errors import ConfigurationError
 
 TOOLS = '[{"type":"function","function":{"name":"t"}}]'

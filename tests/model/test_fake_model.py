@@ -15,9 +15,10 @@ import openai
 import psutil
 import pytest
 
-from loom_client.fake_model import FakeModel, load_script, running
+from loom_cli.dev.fake_model.app import FakeModel
+from loom_cli.dev.fake_model.server import load_script, running
 from loom_dsl.errors import ConfigurationError, DocumentError, NotFoundError
-from loom_dsl.script import Script
+from loom_dsl.simulation.script import Script
 from tests.support.waiting import PATIENCE, eventually
 
 USER = {"role": "user", "content": "hi"}
@@ -299,7 +300,7 @@ async def test_the_module_serves_a_file_as_a_process_and_stops_on_a_signal(tmp_p
     path = tmp_path / "script.yaml"
     path.write_text("loom: 1\nkind: fake-model\nname: demo\nsteps: [{say: from a file}]\n")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "loom_client.fake_model", "--script", str(path)), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "loom_cli.dev.fake_model", "--script", str(path)), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

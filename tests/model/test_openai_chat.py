@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from activities.openai_chat import ChatEndpoint, ModelReply, Timeouts, Usage, chat_body, endpoint_from_environment
-from loom_client.fake_model import FakeModel, running
+from activities.chat.client import ChatEndpoint, chat_body, endpoint_from_environment
+from activities.chat.reply import ModelReply, Usage
+from activities.chat.stream import Timeouts
+from loom_cli.dev.fake_model.app import FakeModel
+from loom_cli.dev.fake_model.server import running
 from loom_dsl.errors import (
     ContextLengthExceeded,
     LoomError,
@@ -21,7 +24,7 @@ from loom_dsl.errors import (
     ModelRequestRefused,
     ModelUnavailable,
 )
-from loom_dsl.script import Script
+from loom_dsl.simulation.script import Script
 from tests.support.waiting import PATIENCE, eventually
 
 BODY = chat_body([b'{"role":"user","content":"hi"}'], model="m-1", tools_json=None, parameters={})

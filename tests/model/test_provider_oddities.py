@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from activities.openai_chat import ChatEndpoint, ModelReply, Timeouts, ToolCall, chat_body
+from activities.chat.client import ChatEndpoint, chat_body
+from activities.chat.reply import ModelReply, ToolCall
+from activities.chat.stream import Timeouts
 from loom_dsl.errors import (
     ContextLengthExceeded,
     LoomError,

@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.dev_file import DevServerSettings
-from loom_client.dev_server import DevServer
+from loom_cli.dev.file import DevServerSettings
+from loom_cli.dev.server import DevServer
 from loom_dsl.errors import ConfigurationError
 from tests.support.processes import gone
 from tests.support.server import server_processes, small_server

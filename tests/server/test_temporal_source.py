@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.temporal_binary import find_temporal, temporal_cache
-from loom_client.temporal_source import build_with_go
+from loom_cli.dev.temporal_cli import build_with_go, find_temporal, temporal_cache
 from tests.support.server import small_server
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]

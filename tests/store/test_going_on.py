@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from loom_client.going_on import how_to_go_on
-from loom_client.resuming import read_resuming
+from loom_client.recovery import how_to_go_on
+from loom_client.start.graph_fork import read_resuming
+from loom_dsl.agent.fork import ForkPoint
 from loom_dsl.errors import NotFoundError, UserError
-from loom_dsl.fork import ForkPoint
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.store.test_store_forks import NOW, run

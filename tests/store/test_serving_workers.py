@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.serving_workers import is_served
+from loom_client.server.workers import is_served
+from loom_store.queries.workers import ALIVE_SECONDS
 from loom_store.store import Store
-from loom_store.workers import ALIVE_SECONDS
 
 ONE, TWO = "1@host", "2@host"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_store.audit import FIRST
+from loom_store.queries.audit import FIRST
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError, SessionBusy
+from loom_store.queries.base import full_key, shorten_key
 from loom_store.rows import Entry, EntryRange, NewEntry
-from loom_store.scope import full_key, shorten_key
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 

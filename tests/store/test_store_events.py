@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_dsl.errors import BlobMissing
-from loom_dsl.events import EventType, decode
-from loom_store.packing import pack, unpack
+from loom_dsl.observe.events import EventType, decode
+from loom_store.queries.blobs import pack, unpack
 from loom_store.store import Store
 
 

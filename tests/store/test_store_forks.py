@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from loom_client.forking import read_fork
-from loom_client.submission import Written, fork_of, write_down
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_agent
+from loom_client.start.forking import read_fork
+from loom_client.start.submission import Written, fork_of, write_down
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.fork import ForkPoint
+from loom_dsl.agent.messages import PROJECT_CONTEXT, RUNTIME_DATA, legal_order
 from loom_dsl.errors import ConflictError, UserError
-from loom_dsl.fork import ForkPoint
-from loom_dsl.messages import PROJECT_CONTEXT, RUNTIME_DATA, legal_order
+from loom_dsl.graph.compiler import compile_agent
 from loom_store.rows import NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction

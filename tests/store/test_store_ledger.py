@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, SessionBusy
-from loom_store import effects as effects_module
+from loom_store.queries import effects as effects_module
 from loom_store.rows import ApprovalRow, Effect, EffectStatus, NewEntry
 from loom_store.store import Store
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from loom_dsl.errors import StoreError, StoreLost, StoreReadOnly
+from loom_store.queries.workers import ALIVE_SECONDS, KEPT_SECONDS
 from loom_store.store import Store
-from loom_store.workers import ALIVE_SECONDS, KEPT_SECONDS
 from tests.support.copied import copied
 
 
@@ -221,7 +221,7 @@ def test_a_store_with_an_immutable_file_says_so_and_goes_on_when_it_is_none_any_
 
 _DIE = """
 import sys
-from loom_store.faults import tell_bus_errors
+from loom_store.files import tell_bus_errors
 from loom_store.store import Store
 store = Store.open(sys.argv[1])
 store.write_sync(lambda tx: tx.put_blob(b"kept"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.untrusted import sources_below
+from loom_store.job_facts import sources_below
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 

@@ -19,8 +19,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from loom_dsl.errors import ConfigurationError, NotAStore, StoreError, StoreMissing, StoreTooNew
+from loom_store.engine import HEAD, VERSION_TABLE, alembic_config
 from loom_store.location import default_store_path, parse_location
-from loom_store.migrate import HEAD, VERSION_TABLE, alembic_config
 from loom_store.store import Store
 from loom_store.tables import metadata
 from tests.support.waiting import PATIENCE

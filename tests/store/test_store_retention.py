@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError, SessionBusy
-from loom_store.retention import Pruned
+from loom_store.queries.retention import Pruned
 from loom_store.rows import ApprovalRow, NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_store.steps import Step
+from loom_store.queries.steps import Step
 from loom_store.store import Store
 
 KEY = "job/0/execute#1"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.canonical import digest
 from loom_dsl.errors import BlobMissing, StoreError
+from loom_dsl.text.canonical import digest
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.support.waiting import PATIENCE

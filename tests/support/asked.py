@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.simulate import Simulation
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.signing import key_of, public_key, verifier
 from tests.support.simulated import JOB, SYSTEM, approvals, check_state, decision, of_type, plan_of
 

@@ -1,6 +1,7 @@
 """A tool that needs what its run was started with."""
 
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import tool
 
 
 @tool(read_only=True, requires_runtime=True)

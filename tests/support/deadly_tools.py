@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from loom_dsl.errors import OutcomeUnknown, ToolError
-from loom_dsl.hooks import HookAnswer, HookCall
-from loom_dsl.permission_function import PermissionRequest
-from loom_dsl.tool_output import Image, ToolOutput
-from loom_dsl.tools import Reconciliation, ToolContext, tool
+from loom_dsl.permissions.function import PermissionRequest
+from loom_dsl.tools.context import Image, Reconciliation, ToolContext, ToolOutput
+from loom_dsl.tools.hooks import HookAnswer, HookCall
+from loom_dsl.tools.tool import tool
 
 DEATHS, GO = "deaths", "go"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from loom_dsl.graph import Graph
-from loom_dsl.plan import Plan
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
 
 WORDS_OF_MERMAID = ["end", "End", "style", "class", "graph", "subgraph", "default", "click", "start", "abort", "node"]
 Edges = Counter[tuple[str, str, bool]]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from activities.holding import this_process
+from activities.lifecycle.process_identity import this_process
 from loom_store.store import Store
 from loom_store.tables import workers
 from loom_store.transaction import Transaction

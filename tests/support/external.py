@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from loom_dsl.tools import Reconciliation, ToolContext, tool
+from loom_dsl.tools.context import Reconciliation, ToolContext
+from loom_dsl.tools.tool import tool
 from tests.support.waiting import PATIENCE
 
 LEDGER, BEGUN, HOLD, CRASH = "ledger", "begun", "hold", "crash"

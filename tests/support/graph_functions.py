@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import tool
 from tests.support.external import _held, _write, lines
 
 DONE, UNDONE = "done", "undone"

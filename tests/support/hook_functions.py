@@ -1,6 +1,6 @@
 """Hooks that do each what a hook may do, and what it may not."""
 
-from loom_dsl.hooks import HookAnswer, HookCall
+from loom_dsl.tools.hooks import HookAnswer, HookCall
 
 
 def note(call: HookCall) -> HookAnswer:

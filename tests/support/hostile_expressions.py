@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from random import Random
 
-from loom_dsl.expr import MAX_SOURCE, ROOTS
-from loom_dsl.expr_functions import FUNCTIONS
+from loom_dsl.expr.expression import MAX_SOURCE, ROOTS
+from loom_dsl.expr.functions import FUNCTIONS
 
 KEYS = ["n", "name", "tags", "deep", "er", "none", "big", "wide", "rows", "items", "get", "x"]
 PRIVATE = ["__class__", "__init__", "__globals__", "__dict__", "__subclasses__", "__mro__", "_private", "mro", "format"]

@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, model_serializer
 
-from loom_dsl.hooks import HookAnswer, HookCall
-from loom_dsl.tools import Reconciliation, ToolContext, tool
+from loom_dsl.tools.context import Reconciliation, ToolContext
+from loom_dsl.tools.hooks import HookAnswer, HookCall
+from loom_dsl.tools.tool import tool
 from tests.support.external import LEDGER, lines
 
 KILL = "kill"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loom_dsl.commands import RunActivity
-from loom_dsl.compile import compile_graph
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation, Work
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Simulation, Work
 from tests.support.simulated import JOB, SYSTEM, check_state
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "patterns"

@@ -5,13 +5,13 @@ from typing import Any
 
 from temporalio.service import RPCError
 
-from activities.registry import ToolRegistry
 from activities.runtime import Runtime
-from loom_client.project.performance import in_memory, perform
+from loom_cli.project.scenarios_on_server import in_memory, perform
 from loom_dsl.errors import UserError
-from loom_dsl.plan import Plan
-from loom_dsl.scenario import ScenarioCase
-from loom_dsl.scenario_run import play_case
+from loom_dsl.graph.plan import Plan
+from loom_dsl.simulation.run import play_case
+from loom_dsl.simulation.scenario import ScenarioCase
+from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House
 from tests.support.waiting import longer
 

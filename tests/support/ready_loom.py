@@ -56,10 +56,10 @@ def ready_loom(root: Path) -> Iterator[list[str]]:
 
 def serve(place: str) -> None:
     """Fork for every connection, until the standard input ends."""
-    import loom_client.connection
     import loom_client.render
     import loom_client.watching  # noqa: F401 - what commands import when they run
-    from loom_client.cli.app import build
+
+    from loom_cli.app import build
 
     build()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the status of those that wait for a command
@@ -116,7 +116,7 @@ def _be_command(asked: dict[str, object], streams: list[int]) -> NoReturn:
     sys.path[:1] = [*([] if safe else [folder]), *given]  # what `python -m` puts there
     sys.argv[:] = ["loom", *arguments[safe:]]
 
-    from loom_client.cli import main
+    from loom_cli import main
 
     main()
     raise AssertionError("a command ends its process")

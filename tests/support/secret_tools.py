@@ -1,7 +1,8 @@
 """Tools that take secrets by reference; `GIVEN` tells what their functions were given, in this process only."""
 
-from loom_dsl.hooks import HookAnswer, HookCall
-from loom_dsl.tools import Arguments, Reconciliation, ToolContext, tool
+from loom_dsl.tools.context import Reconciliation, ToolContext
+from loom_dsl.tools.hooks import HookAnswer, HookCall
+from loom_dsl.tools.tool import Arguments, tool
 
 REFERENCE = "${secret:SHELF}"
 GIVEN: list[tuple[str, ...]] = []

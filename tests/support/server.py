@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.support.waiting import eventually
 
 Result = TypeVar("Result")

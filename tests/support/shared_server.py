@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.support.server import run_apart, small_server
 from tests.support.waiting import until
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from activities.approver_keys import judged
 from loom_client.signing import SigningKey
-from loom_dsl.approval import Decision
-from loom_dsl.approver_key import ApproverKey
-from loom_dsl.commands import RunActivity
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.approvals.signature import ApproverKey
+from loom_dsl.machine.commands import RunActivity
+from loom_tools.approver_keys import judged
 
 
 def key_of(by: str, number: int = 0) -> SigningKey:

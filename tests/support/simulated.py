@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from loom_dsl.canonical import canonical_json
-from loom_dsl.commands import RunActivity
+from loom_dsl.agent.states import TRANSITIONS, RunState
+from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import LoomError
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.machine_state import WAITING, MachineState
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Handler, Outcome, Simulation
-from loom_dsl.states import TRANSITIONS, RunState
-from loom_dsl.turn import TurnState
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.state import WAITING, MachineState
+from loom_dsl.simulation.in_memory import Handler, Outcome, Simulation
+from loom_dsl.text.canonical import canonical_json
 
 JOB = "job"
 Decide = Callable[[str], str]

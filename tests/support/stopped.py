@@ -4,8 +4,9 @@ import time
 from pathlib import Path
 
 from loom_dsl.errors import Aborted
-from loom_dsl.hooks import HookAnswer, HookCall
-from loom_dsl.tools import ToolContext, tool
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.hooks import HookAnswer, HookCall
+from loom_dsl.tools.tool import tool
 
 BEGUN, GO, RETURNS, ASKED = "stopped-begun", "stopped-go", "stopped-returns", "stopped-asked"
 

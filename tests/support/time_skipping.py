@@ -4,8 +4,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from loom_client.progress import run_shown
-from loom_client.temporal_binary import temporal_cache
+from loom_cli.dev.progress import run_shown
+from loom_cli.dev.temporal_cli import temporal_cache
 
 VERSION = "1.31.0"
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from loom_dsl.commands import ActivityDone, ActivityFailed, CancelActivity, RunActivity, TimerFired
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Handler, Outcome, Simulation
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import ActivityDone, ActivityFailed, CancelActivity, RunActivity, TimerFired
+from loom_dsl.simulation.in_memory import Handler, Outcome, Simulation
 from tests.support.simulated import check_state, graph, simulate
 
 DONE: dict[str, Any] = {"end": "${result}"}

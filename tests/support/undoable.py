@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from loom_dsl.tools import Arguments, ToolContext, tool
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import Arguments, tool
 from tests.support.external import _write
 
 TAKEN_BACK = "taken_back"

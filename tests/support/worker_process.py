@@ -16,10 +16,10 @@ from typing import Any, Self
 
 import psutil
 
-from activities.stopping import GRACE
-from loom_client import guardian
+from activities.lifecycle.deaths import DeathRules
+from activities.lifecycle.shutdown import GRACE
+from loom_cli.dev import guardian
 from loom_client.settings import Settings
-from loom_dsl.deaths import DeathRules
 from tests.support.waiting import PATIENCE, eventually
 from worker import serve
 

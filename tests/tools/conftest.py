@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
-from loom_dsl.tools import ToolContext, validate_arguments
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.tool import validate_arguments
+from loom_tools.registry import ToolRegistry
 
 Call = Callable[..., str]
 

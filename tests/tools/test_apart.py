@@ -12,17 +12,15 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from activities.apart.children import Children, Died
-from activities.apart.frames import read_there
-from activities.tool_run import describe, text_of
-from activities.users_code import Code, Raised, by_position, keys_of
 from loom_dsl.errors import LoomError, OutcomeUnknown, PermissionDenied, ToolError, ToolUnavailable, UnreadableResult
-from loom_dsl.hooks import HookAnswer, HookCall
-from loom_dsl.permission_function import PermissionRequest
-from loom_dsl.risk import Risk
-from loom_dsl.tool_output import ToolOutput
-from loom_dsl.tool_services import TodoItem, ToolServices
-from loom_dsl.tools import Reconciliation, ToolContext
+from loom_dsl.permissions.function import PermissionRequest
+from loom_dsl.tools.context import Reconciliation, TodoItem, ToolContext, ToolOutput, ToolServices
+from loom_dsl.tools.hooks import HookAnswer, HookCall
+from loom_dsl.tools.risk import Risk
+from loom_tools.isolation.frames import read_there
+from loom_tools.isolation.processes import Children, Died
+from loom_tools.running import describe, text_of
+from loom_tools.user_code import Code, Raised, by_position, keys_of
 from tests.support.deadly_tools import DEATHS, PNG
 from tests.support.waiting import eventually
 
@@ -62,10 +60,10 @@ async def test_results_come_back_as_the_worker_reads_them(children: Children, na
     ("module", "name"),
     [
         ("os", "getpid"),
-        ("loom_dsl.canonical", "digest"),
-        ("loom_dsl.canonical", "json.dumps"),
-        ("activities.apart.frames", "pickle.loads"),
-        ("activities.apart.frames", "Path"),
+        ("loom_dsl.text.canonical", "digest"),
+        ("loom_dsl.text.canonical", "json.dumps"),
+        ("loom_tools.isolation.frames", "pickle.loads"),
+        ("loom_tools.isolation.frames", "Path"),
     ],
 )
 def test_the_worker_reads_no_function_and_nothing_that_a_module_of_looms_only_imports(module: str, name: str) -> None:

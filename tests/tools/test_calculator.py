@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.builtin.calculator import calculator
 from loom_dsl.errors import ToolError
+from loom_tools.builtin.calculator import calculator
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from activities.checkout import git_context
-from activities.project_notes import LARGEST_GIT, project_context
-from loom_dsl.turn import ExecutionContext
+from loom_dsl.agent.turn import ExecutionContext
+from loom_tools.workspace.project import LARGEST_GIT, git_context, project_context
 
 AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 COMMIT = "0123456789" * 4

@@ -8,10 +8,10 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from activities.confine.run import LAUNCHER
-from activities.confine.setting import lacking
-from loom_client.dev_server import DevServer
-from loom_dsl.events import EventType
+from loom_cli.dev.server import DevServer
+from loom_dsl.observe.events import EventType
+from loom_tools.sandbox.run import LAUNCHER
+from loom_tools.sandbox.settings import lacking
 from tests.durability.reading import events, histories, of
 from tests.durability.test_replay import replayer
 from tests.failures.stand import Stand, standing

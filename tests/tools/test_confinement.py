@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from activities.confine.order import Limits, Means
-from activities.confine.run import LAUNCHER, Ended, run_confined
-from activities.confine.setting import check, lacking, order_of
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolUnavailable
+from loom_tools.sandbox.order import Limits, Means
+from loom_tools.sandbox.run import LAUNCHER, Ended, run_confined
+from loom_tools.sandbox.settings import check, lacking, order_of
 from tests.support.processes import gone
 from tests.support.waiting import PATIENCE, longer, until
 from tests.tools.escapes import CALLING, HARMING, READING, SECRET, WRITING
@@ -294,8 +294,8 @@ WORKER = """
 import os, sys
 from dataclasses import replace
 from pathlib import Path
-from activities.confine.run import LAUNCHER, run_confined
-from activities.confine.setting import order_of
+from loom_tools.sandbox.run import LAUNCHER, run_confined
+from loom_tools.sandbox.settings import order_of
 means = replace(LAUNCHER.means(), namespaces=sys.argv[3] == "True")
 order = order_of(["/bin/bash", "-c", sys.argv[2]], Path(sys.argv[1]), means, os.environ, cpu=60)
 run_confined(order, timeout=120, progress=lambda text: print(text, end="", flush=True))

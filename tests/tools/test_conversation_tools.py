@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
+from loom_dsl.agent.definition import takes_images
 from loom_dsl.errors import ToolError, ToolUnavailable, ToolValidationError
-from loom_dsl.model_traits import takes_images
-from loom_dsl.tool_result import LIMIT, reference_of, success
-from loom_dsl.tool_services import TodoItem, ToolServices, read_todo, render_todo
-from loom_dsl.tools import ToolContext, validate_arguments
+from loom_dsl.tools.context import TodoItem, ToolContext, ToolServices, read_todo, render_todo
+from loom_dsl.tools.result import LIMIT, reference_of, success
+from loom_dsl.tools.tool import validate_arguments
+from loom_tools.registry import ToolRegistry
 
 
 def call(name: str, services: ToolServices | None = None, **arguments: Any) -> str:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activities.builtin import BUILTIN_TOOLS
-from activities.builtin.text_file import LARGEST_READ, PAGE
 from loom_dsl.errors import PermissionDenied, ToolError, ToolValidationError
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
+from loom_tools.builtin import BUILTIN_TOOLS
+from loom_tools.builtin.text_file import LARGEST_READ, PAGE
 from tests.tools.conftest import Call
 
 TOOLS = {made.name: made for made in BUILTIN_TOOLS}

@@ -13,17 +13,18 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.approved import check_approved, mark_of
 from activities.registration import activities_of
-from activities.registry import ToolRegistry
-from activities.runtime import Call, Runtime
-from activities.untrusted import mark_untrusted
-from loom_client.fake_model import FakeModel, running
-from loom_dsl.agent import Agent
-from loom_dsl.approval import Decision
-from loom_dsl.approval_policy import Approvals
-from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.document import load_document, validate_model
+from activities.runtime import ActivityCall, Runtime
+from activities.tool_calls.approval_check import check_approved, mark_of
+from activities.tool_calls.provenance import mark_untrusted
+from loom_cli.dev.fake_model.app import FakeModel
+from loom_cli.dev.fake_model.server import running
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.messages import UNTRUSTED_TASK
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.approvals.policy import Approvals
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import (
     FunctionArguments,
     LoomError,
@@ -34,15 +35,16 @@ from loom_dsl.errors import (
     UnreadableResult,
     UserError,
 )
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.machine_state import MachineState
-from loom_dsl.messages import UNTRUSTED_TASK
-from loom_dsl.plan import Plan
-from loom_dsl.script import Script
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.script import Script
+from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.registry import ToolRegistry
 
 MODULE = "tests.support.graph_functions"
 SECRET = "s3cr3t-pw"
@@ -367,7 +369,9 @@ async def test_an_approval_of_another_call_is_none(store: Store, tmp_path: Path,
     desk = desk_with(store, tmp_path, plan)
     if other is not None:
         await decided(desk, {"lines": 1}, **{"status": "approved", **other})
-    call = Call("job", 0, "a#1", "", {"call": {"id": "a#1", "name": WANTS_NUMBER, "arguments": {"lines": 1}}}, [])
+    call = ActivityCall(
+        "job", 0, "a#1", "", {"call": {"id": "a#1", "name": WANTS_NUMBER, "arguments": {"lines": 1}}}, []
+    )
     name = digest(canonical_json({"lines": 1}))
     with pytest.raises(StoreError, match="is not written down"):
         await check_approved(desk.runtime, call, Approvals(), name, patience=0.1)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.confine.order import Means
-from activities.confine.run import LAUNCHER, run_confined
-from activities.confine.setting import lacking, order_of
+from loom_tools.sandbox.order import Means
+from loom_tools.sandbox.run import LAUNCHER, run_confined
+from loom_tools.sandbox.settings import lacking, order_of
 from tests.support.command_lines import HIDDEN_RM
 from tests.support.waiting import PATIENCE
 

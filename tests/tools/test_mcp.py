@@ -13,10 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from activities.allowed_secrets import AllowedSecrets
-from activities.mcp import connection
-from activities.mcp import servers as connected
-from activities.mcp.servers import Servers
 from loom_dsl.errors import (
     ConfigurationError,
     DocumentError,
@@ -27,9 +23,14 @@ from loom_dsl.errors import (
     ToolValidationError,
     UnknownToolError,
 )
-from loom_dsl.mcp import is_named, plain_schema, split_reference
-from loom_dsl.mcp_settings import read_mcp_settings
-from loom_dsl.tools import Risk, Tool, ToolContext, validate_arguments
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.mcp import is_named, plain_schema, read_mcp_settings, split_reference
+from loom_dsl.tools.risk import Risk
+from loom_dsl.tools.tool import Tool, validate_arguments
+from loom_tools.mcp import connection
+from loom_tools.mcp import servers as connected
+from loom_tools.mcp.servers import Servers
+from loom_tools.secrets import AllowedSecrets
 from tests.support import mcp_server
 from tests.support.ports import own_port
 from tests.support.processes import gone
@@ -157,8 +158,8 @@ async def test_a_server_that_hangs_is_ended_with_its_children_and_started_again(
 HOLDS_ONE = """
 import asyncio, sys
 from pathlib import Path
-from activities.allowed_secrets import NO_SECRETS
-from activities.mcp.servers import Servers
+from loom_tools.secrets import NO_SECRETS
+from loom_tools.mcp.servers import Servers
 
 async def main():
     servers = Servers.load(Path(sys.argv[1]), NO_SECRETS)
@@ -302,7 +303,7 @@ def test_a_reference_that_names_no_tool_is_refused(reference: str) -> None:
 
 
 def test_references_name_a_tool_or_all_of_a_server() -> None:
-    from loom_dsl.mcp import Definition
+    from loom_dsl.tools.mcp import Definition
 
     made = Definition("my_git", "log.show", "", {"type": "object"}, {})
     assert made.name == "mcp__my_git__log_show"

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.mcp import catalogue, connection, servers
-from activities.mcp.servers import Servers
-from loom_client.dev_server import DevServer
-from loom_dsl.events import EventType
+from activities import catalogue
+from loom_cli.dev.server import DevServer
+from loom_dsl.observe.events import EventType
+from loom_tools.mcp import connection, servers
+from loom_tools.mcp.servers import Servers
 from tests.failures.stand import Stand, serving, standing
 from tests.failures.test_jobs import asked
 from tests.support.waiting import PATIENCE, eventually

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.mcp.servers import Servers
-from loom_client.dev_server import DevServer
-from loom_dsl.events import EventType
+from loom_cli.dev.server import DevServer
+from loom_dsl.observe.events import EventType
+from loom_tools.mcp.servers import Servers
 from tests.failures.stand import Outcome, Stand, serving, standing
 from tests.tools.test_mcp import NO_SECRETS, settings, written
 from tests.tools.test_mcp_jobs import call, servers_may_be_slow

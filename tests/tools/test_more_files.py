@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from activities.builtin.write import edit_file
-from activities.registry import ToolRegistry
-from activities.replace_file import FileChanged
-from activities.workspace import Workspace
 from loom_dsl.errors import LoomError, PermissionDenied, ToolError
-from loom_dsl.tool_output import LARGEST_IMAGE, Image, ToolOutput, image_type
-from loom_dsl.tool_services import ToolServices
-from loom_dsl.tools import ToolContext, validate_arguments
+from loom_dsl.tools.context import LARGEST_IMAGE, Image, ToolContext, ToolOutput, ToolServices, image_type
+from loom_dsl.tools.tool import validate_arguments
+from loom_tools.builtin.write import edit_file
+from loom_tools.registry import ToolRegistry
+from loom_tools.workspace.replace import FileChanged
+from loom_tools.workspace.workspace import Workspace
 
 Call = Callable[..., Any]
 

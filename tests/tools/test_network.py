@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from activities.allowed_secrets import AllowedSecrets
-from activities.builtin import network
-from activities.builtin.network_address import CheckedBackend, check_host, is_public
-from activities.builtin.network_message import parse_url
-from activities.registry import ToolRegistry
 from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, ToolError, ToolValidationError
-from loom_dsl.tool_services import ToolServices
-from loom_dsl.tools import ToolContext, validate_arguments
+from loom_dsl.tools.context import ToolContext, ToolServices
+from loom_dsl.tools.tool import validate_arguments
+from loom_tools.builtin import network
+from loom_tools.builtin.network import CheckedBackend, check_host, is_public, parse_url
+from loom_tools.registry import ToolRegistry
+from loom_tools.secrets import AllowedSecrets
 from tests.support.echo_server import EchoServer, echo_server
 from tests.support.waiting import PATIENCE
 

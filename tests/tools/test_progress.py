@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from activities.progress import Progress
+from loom_tools.running import Progress
 from tests.support.waiting import PATIENCE
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.project_notes import LARGEST_INSTRUCTIONS, project_context
+from loom_tools.workspace.project import LARGEST_INSTRUCTIONS, project_context
 
 
 def test_the_instruction_files_of_a_project_are_told_under_their_names(tmp_path: Path) -> None:

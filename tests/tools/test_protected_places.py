@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from activities.builtin.execute_bash import told
-from activities.confine.order import Means
-from activities.confine.protect import protected_in
-from activities.confine.run import LAUNCHER, run_confined
-from activities.confine.setting import lacking, order_of
-from loom_client.doctor.check import Status
-from loom_client.doctor.confinement import without_namespaces
+from loom_cli.doctor.check import Status
+from loom_cli.doctor.machine import without_namespaces
 from loom_dsl.errors import PermissionDenied, ToolError
+from loom_tools.builtin.commands import told
+from loom_tools.sandbox.order import Means
+from loom_tools.sandbox.protected_files import protected_in
+from loom_tools.sandbox.run import LAUNCHER, run_confined
+from loom_tools.sandbox.settings import lacking, order_of
 from tests.support.waiting import PATIENCE, longer, until
 from tests.tools.escapes import REPOSITORY, SECRET, SECRETS
 from tests.tools.test_confinement import PYTHON, Place

@@ -7,14 +7,14 @@ from textwrap import dedent
 
 import pytest
 
-from activities.builtin import BUILTIN_TOOLS
-from activities.registry import ToolRegistry
 from loom_dsl.errors import ConfigurationError, ConflictError, ToolDeclarationError, UnknownToolError
+from loom_tools.builtin import BUILTIN_TOOLS
+from loom_tools.registry import ToolRegistry
 
 MODULE = '''
 from os import getcwd, system
 from json import dumps
-from loom_dsl.tools import tool
+from loom_dsl.tools.tool import tool
 
 def lookup(word: str) -> str:
     """Look a word up."""
@@ -143,7 +143,7 @@ def test_without_builtins_there_are_none() -> None:
         ("tools_d", "x = 1\ndef broken(:\n", r"SyntaxError: .*line 2.*tools_d\.py"),
         ("tools_e", "x = 1\n\n1 / 0\n", r"ZeroDivisionError: division by zero .*tools_e\.py, line 3"),
         ("tools_f", "raise SystemExit(3)", "SystemExit: 3"),
-        ("tools_g", "from loom_dsl.tools import tool\n@tool\ndef f(x): ...\n", "'x' has no annotation"),
+        ("tools_g", "from loom_dsl.tools.tool import tool\n@tool\ndef f(x): ...\n", "'x' has no annotation"),
     ],
 )
 def test_a_module_that_cannot_be_loaded_is_named_with_the_reason(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.builtin.ripgrep import candidates, program, weakened
-from activities.workspace import Workspace
+from loom_tools.builtin.search import candidates, program, weakened
+from loom_tools.workspace.workspace import Workspace
 from tests.support.waiting import PATIENCE
 
 BROUGHT = sys.platform == "linux" and platform.machine() == "x86_64"  # the tests' requirements have it there

@@ -8,11 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from activities.builtin import ripgrep
-from activities.builtin.line_matcher import LineMatcher
-from activities.builtin.search import grep
 from loom_dsl.errors import Aborted, PermissionDenied, ToolError, ToolTimeout
-from loom_dsl.tools import ToolContext
+from loom_dsl.tools.context import ToolContext
+from loom_tools.builtin import search as searching
+from loom_tools.builtin.search import LineMatcher, grep
 from tests.support.waiting import longer
 from tests.tools.conftest import Call
 
@@ -202,7 +201,7 @@ def search(pattern: str, seconds: float) -> None:
 def test_a_search_ends_when_the_job_is_cancelled(
     tmp_path: Path, before: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "program", lambda: None)  # which would see that nothing matches
+    monkeypatch.setattr(searching, "program", lambda: None)  # which would see that nothing matches
     (tmp_path / "f").write_text("a" * 60 + "!")
     cancelled = threading.Event()
     context = ToolContext(working_dir=tmp_path, cancelled=cancelled.is_set)

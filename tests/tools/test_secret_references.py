@@ -13,21 +13,22 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import ActivityEnvironment
 
-from activities.allowed_secrets import NO_SECRETS, AllowedSecrets
-from activities.execute import Execute
-from activities.registry import ToolRegistry
+from activities.jobs.undo import Undo
 from activities.runtime import JobFacts, Runtime
-from activities.stages import Calls
+from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.execute import Execute
 from activities.transcript import Transcript
-from activities.undo import Undo
-from loom_client.dev_server import DevServer
-from loom_dsl.agent import Agent
-from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.events import EventType
-from loom_dsl.graph import Graph
-from loom_store.packing import unpack
+from loom_cli.dev.server import DevServer
+from loom_dsl.agent.definition import Agent
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.graph.graph import Graph
+from loom_dsl.observe.events import EventType
+from loom_dsl.text.canonical import canonical_json, digest
+from loom_store.queries.blobs import unpack
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
+from loom_tools.secrets import NO_SECRETS, AllowedSecrets
 from tests.durability.reading import events, histories, of
 from tests.failures.bad_tools import KNOWN
 from tests.failures.stand import Stand, serving, standing
@@ -258,7 +259,7 @@ def desk(store: Store, folder: Path, name: str, status: str, lent: AllowedSecret
 
 async def test_finding_out_what_became_of_a_call_has_the_secret(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", LENT)
-    execute = Execute(made.runtime, Calls(made.runtime, Transcript(store)))
+    execute = Execute(made.runtime, CallEvaluator(made.runtime, Transcript(store)))
     given = {"call": made.item, "arguments": made.arguments, "remembered": []}
     outcome = await made.run(execute.execute, given)
     assert GIVEN == [("find", "mine", KNOWN)]
@@ -267,7 +268,7 @@ async def test_finding_out_what_became_of_a_call_has_the_secret(store: Store, tm
 
 async def test_a_worker_that_does_not_lend_the_secret_begins_nothing(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", NO_SECRETS)
-    execute = Execute(made.runtime, Calls(made.runtime, Transcript(store)))
+    execute = Execute(made.runtime, CallEvaluator(made.runtime, Transcript(store)))
     given = {"call": {**made.item, "id": "other"}, "arguments": made.arguments, "remembered": []}
     outcome = await made.run(execute.execute, given)
     assert outcome["code"] == "permission_denied"

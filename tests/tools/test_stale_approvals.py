@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from loom_client.dev_server import DevServer
+from loom_cli.dev.server import DevServer
 from tests.failures.stand import Stand, standing
 from tests.support.waiting import eventually
 

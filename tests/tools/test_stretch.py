@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities import stretch
-from activities.steps import Steps
-from activities.stretch import Stretch
-from loom_dsl.commands import Command, RunActivity, Started
-from loom_dsl.compile import compile_graph
-from loom_dsl.deaths import DEATH_RULES
+from activities.jobs import local_batch
+from activities.jobs.local_batch import Stretch
+from activities.lifecycle.attempts import Steps
+from activities.lifecycle.deaths import DEATH_RULES
 from loom_dsl.errors import ModelUnavailable, StoreLocked, ToolError
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan
-from loom_dsl.wire import activity_argument
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import Command, RunActivity, Started
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.payloads import activity_argument
+from loom_dsl.machine.state import MachineState
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from tests.support.waiting import PATIENCE, eventually
@@ -129,7 +129,7 @@ async def test_what_another_attempt_may_mend_is_left_to_the_workflow(error: Exce
 
 async def test_what_takes_too_long_is_ended_and_told_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = asyncio.Event()
-    monkeypatch.setattr(stretch, "LONGEST", 0.5)
+    monkeypatch.setattr(local_batch, "LONGEST", 0.5)
 
     async def slow(argument: dict[str, Any]) -> None:
         try:
@@ -143,13 +143,13 @@ async def test_what_takes_too_long_is_ended_and_told_as_slow(monkeypatch: pytest
 
 
 async def test_late_in_a_stretch_nothing_more_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretch, "LAST_START", 0.0)
+    monkeypatch.setattr(local_batch, "LAST_START", 0.0)
     assert told(await Beginning(THREE).run()) == [["0/a#1", "done", {"n": 1}]]
 
 
 async def test_what_is_too_much_for_one_marker_of_the_history_is_left_to_run_remotely() -> None:
     async def large(argument: dict[str, Any]) -> str:
-        return "x" * (stretch.MOST_BYTES - 200)
+        return "x" * (local_batch.MOST_BYTES - 200)
 
     outcomes = await Beginning(MANY).run(look=large, slow=large)
     assert [outcome[2] for outcome in outcomes] == ["done", "slow"]
@@ -176,7 +176,7 @@ async def test_what_waits_to_be_written_is_written_when_the_stretch_ends(tmp_pat
 
 
 async def test_watchers_of_one_call_do_not_wait_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretch, "LONGEST", PATIENCE)
+    monkeypatch.setattr(local_batch, "LONGEST", PATIENCE)
     with Store.open(tmp_path / "loom.db") as store:
 
         async def later(argument: dict[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.builtin import BUILTIN_TOOLS
-from activities.builtin.text_diff import LONGEST, difference
-from activities.builtin.text_file import LARGEST_READ
 from loom_dsl.errors import ApprovalStale
-from loom_dsl.tools import Preview, ToolContext
+from loom_dsl.tools.context import Preview, ToolContext
+from loom_tools.builtin import BUILTIN_TOOLS
+from loom_tools.builtin.text_file import LARGEST_READ
+from loom_tools.builtin.write import LONGEST, difference
 
 TOOLS = {made.name: made for made in BUILTIN_TOOLS}
 

@@ -10,14 +10,14 @@ import pytest
 import pytest_asyncio
 from pydantic import JsonValue
 
-from activities.allowed_secrets import AllowedSecrets
-from loom_client.cli.summary import summarise
-from loom_client.dev_server import DevServer
-from loom_dsl.agent import Agent
-from loom_dsl.events import EventType
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.run import RunInput
-from loom_dsl.tool_result import reference_of
+from loom_cli.commands.show.summary import summarise
+from loom_cli.dev.server import DevServer
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.run import RunInput
+from loom_dsl.observe.events import EventType
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.tools.result import reference_of
+from loom_tools.secrets import AllowedSecrets
 from tests.durability.reading import histories, of
 from tests.failures.bad_tools import BUILTINS, KNOWN
 from tests.failures.stand import MODULES, Stand, serving, standing

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from activities.registry import ToolRegistry
+from activities.jobs.undo import NOT_KNOWN, NOT_SEEN, Undo
 from activities.runtime import JobFacts, Runtime
-from activities.undo import NOT_KNOWN, NOT_SEEN, Undo
-from loom_dsl.agent import Agent
-from loom_dsl.canonical import canonical_json
+from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import StoreError
-from loom_dsl.tools import Reconciliation, tool
-from loom_store.effects import undo_key
+from loom_dsl.text.canonical import canonical_json
+from loom_dsl.tools.context import Reconciliation
+from loom_dsl.tools.tool import tool
+from loom_store.queries.effects import undo_key
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 
 SAID: list[str] = []
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activities.listing import Entry
-from activities.openat import native_support
-from activities.workspace import Workspace
 from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, ToolError
+from loom_tools.workspace.listing import Entry
+from loom_tools.workspace.openat import native_support
+from loom_tools.workspace.workspace import Workspace
 from tests.support.waiting import PATIENCE
 
 WAYS = [

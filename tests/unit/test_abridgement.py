@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_dsl.abridgement import abridge
+from loom_dsl.text.abridgement import abridge
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loom_dsl.agent import Agent, Limits, call_name, load_agent, tool_reference
-from loom_dsl.approval_policy import Approvals
+from loom_dsl.agent.definition import Agent, Limits, call_name, load_agent, tool_reference
+from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import DocumentError, ToolDeclarationError
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.tools import tool
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.tools.tool import tool
 
 TEXT = """\
 loom: 1

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from activities.tool_run import ask
-from activities.users_code import Raised
+from loom_tools.running import ask
+from loom_tools.user_code import Raised
 from tests.support.waiting import PATIENCE, eventually, longer
 
 SECONDS = 0.05
@@ -17,7 +17,7 @@ SECONDS = 0.05
 async def asked_on_a_busy_machine(function: Callable[[], object], patch: pytest.MonkeyPatch) -> object:
     """Ask, while the event loop gets no time from before the answer is there until its time is over."""
     for seconds in longer(SECONDS):  # which may be over on this machine before the question was even asked
-        patch.setattr("activities.tool_run.ANSWER_SECONDS", seconds)
+        patch.setattr("loom_tools.running.ANSWER_SECONDS", seconds)
         asking, begun = await _asked(function, seconds)
         if begun:
             break
@@ -57,7 +57,7 @@ async def test_so_does_what_was_raised_in_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.tool_run.ANSWER_SECONDS", SECONDS)
+    monkeypatch.setattr("loom_tools.running.ANSWER_SECONDS", SECONDS)
     never = threading.Event()
     try:
         with pytest.raises(TimeoutError):

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.approval_policy import Approvals, is_among, person, read_policy
-from loom_dsl.canonical import canonical_json, digest
+from loom_dsl.approvals.policy import Approvals, is_among, person, read_policy
 from loom_dsl.errors import ExpressionError
-from loom_dsl.lookalike import mixes_scripts, revealed
-from loom_dsl.machine_state import MachineState
-from loom_dsl.outbox import is_told_once
-from loom_dsl.simulate import Simulation
-from loom_dsl.status import status_of
+from loom_dsl.machine.outbox import is_told_once
+from loom_dsl.machine.state import MachineState
+from loom_dsl.machine.status import status_of
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import canonical_json, digest
+from loom_dsl.text.confusables import mixes_scripts, revealed
 from tests.support.simulated import (
     JOB,
     SYSTEM,
@@ -501,7 +501,7 @@ def test_a_late_one_among_them_does_not_and_the_question_expires() -> None:
     sim.signal("loom.decision", decision(name, "approve", by="ann"))
     sim.signal("loom.decision", decision(name, "approve", by="bob"))
     sim.timers.clear()
-    from loom_dsl.commands import TimerFired
+    from loom_dsl.machine.commands import TimerFired
 
     sim._feed(TimerFired(now=sim.now, at="ask#1"))
     settle(sim)

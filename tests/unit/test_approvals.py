@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loom_dsl.approval import CHOICES, Control, Decision, approval_id, problem_of
-from loom_dsl.simulate import Simulation
-from loom_dsl.status import status_of
+from loom_dsl.approvals.decision import CHOICES, Decision, approval_id, problem_of
+from loom_dsl.machine.signals import Control
+from loom_dsl.machine.status import status_of
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import Agent, approvals, call, decision, of_type, plan_of, simulate
 
 NEVER = {"expires": "never", "on_expiry": "deny"}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.canonical import digest
-from loom_dsl.commands import Answer, RunActivity, SignalReceived
-from loom_dsl.signature import VERIFIED
-from loom_dsl.simulate import Simulation
+from loom_dsl.approvals.signature import VERIFIED
+from loom_dsl.machine.commands import Answer, RunActivity, SignalReceived
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import digest
 from tests.support.asked import ASKED, KEYS, Before, Payload, asked, decided, refusals, settle, signed, unsigned, verify
 from tests.support.simulated import check_state, of_type
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.approval_policy import Approvals
-from loom_dsl.asking import approvals_for, unanswered
+from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import ExpressionError
-from loom_dsl.narrow_approvals import strengthened
-from loom_dsl.permission_function import answer_of
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permission_rules import rule_for
-from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide, layers_around
-from loom_dsl.remembered import Remembered, in_words
+from loom_dsl.permissions.combine import approvals_for, strengthened, unanswered
+from loom_dsl.permissions.decide import PolicyLayer, Verdict, decide, layers_around
+from loom_dsl.permissions.function import answer_of
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.remembered import Remembered, in_words
+from loom_dsl.permissions.rules import rule_for
+from loom_dsl.permissions.traits import ToolTraits
 
 ORDER = ToolTraits(name="order", read_only=False, builtin=False)
 WRITE = ToolTraits(name="write_file", read_only=False, builtin=True, paths=("a.md",))

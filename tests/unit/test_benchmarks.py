@@ -11,11 +11,13 @@ from benchmarks.report import Table, aim
 from benchmarks.speed import LANES
 from benchmarks.tools import text_of
 from benchmarks.workload import Workload, script
-from loom_client.fake_model import FakeModel, running
-from loom_dsl.compile import compile_graph
-from loom_dsl.document import load_document, validate_model
+from loom_cli.dev.fake_model.app import FakeModel
+from loom_cli.dev.fake_model.server import running
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import ModelRequestRefused
-from loom_dsl.script import Script
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.simulation.script import Script
 
 WORKLOADS = [w for lane in LANES.values() for w in lane.workloads]
 WORKLOADS += [w for part in (weight, starting, calls, waiting) for w in part.WORKLOADS]

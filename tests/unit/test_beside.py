@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from activities.beside import SMALL, beside
+from loom_tools.running import SMALL, beside
 from tests.support.waiting import PATIENCE
 
 

@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent
-from loom_dsl.build import GraphBuilder, R
-from loom_dsl.compile import compile_graph
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.dump import to_yaml
+from loom_dsl.agent.definition import Agent
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import DocumentError
-from loom_dsl.graph import Graph
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.plan import Plan
+from loom_dsl.graph.builder import GraphBuilder
+from loom_dsl.graph.builder.expressions import R
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.dump import to_yaml
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.permissions.policy import Permissions
 
 
 def read(text: str) -> Graph:

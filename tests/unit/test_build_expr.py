@@ -8,10 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl import build_functions
-from loom_dsl.build import R, agent, event, index, input, item, limits, nodes, run, state, turn
-from loom_dsl.build_expr import Expr, literal, source_of
-from loom_dsl.build_functions import (
+from loom_dsl.errors import ExpressionError
+from loom_dsl.expr.expression import ROOTS, compile_expression
+from loom_dsl.expr.functions import FUNCTIONS
+from loom_dsl.expr.template import compile_template
+from loom_dsl.graph.builder import functions
+from loom_dsl.graph.builder.expressions import (
+    Expr,
+    R,
+    agent,
+    event,
+    index,
+    input,
+    item,
+    limits,
+    literal,
+    nodes,
+    run,
+    source_of,
+    state,
+    turn,
+)
+from loom_dsl.graph.builder.functions import (
     abs_,
     all_,
     any_,
@@ -43,10 +61,6 @@ from loom_dsl.build_functions import (
     upper,
     values,
 )
-from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import ROOTS, compile_expression
-from loom_dsl.expr_functions import FUNCTIONS
-from loom_dsl.template import compile_template
 
 call = name("call")
 
@@ -146,25 +160,25 @@ CALLS: list[tuple[Expr, Any]] = [
     (split("a,b", ","), ["a", "b"]),
     (join(["a", "b"]), "a, b"),
     (sorted_([{"n": 2}, {"n": 1}], "n"), [{"n": 1}, {"n": 2}]),
-    (build_functions.reversed_(input.list), [3, 2, 1]),
-    (build_functions.unique([1, 1.0, "a"]), [1, "a"]),
-    (build_functions.flatten([input.list, [4]]), [1, 2, 3, 4]),
-    (build_functions.first(input.list), 1),
-    (build_functions.first([], 0), 0),
-    (build_functions.last(input.list), 3),
-    (build_functions.last([], input.n), 7),
-    (build_functions.range_(2), [0, 1]),
-    (build_functions.range_(5, input.n), [5, 6]),
+    (functions.reversed_(input.list), [3, 2, 1]),
+    (functions.unique([1, 1.0, "a"]), [1, "a"]),
+    (functions.flatten([input.list, [4]]), [1, 2, 3, 4]),
+    (functions.first(input.list), 1),
+    (functions.first([], 0), 0),
+    (functions.last(input.list), 3),
+    (functions.last([], input.n), 7),
+    (functions.range_(2), [0, 1]),
+    (functions.range_(5, input.n), [5, 6]),
     (round_(2.5), 2),
-    (build_functions.floor(2.9), 2),
-    (build_functions.ceil(2.1), 3),
-    (build_functions.items({"b": 1, "a": 2}), [["a", 2], ["b", 1]]),
-    (build_functions.merge({"a": 1}, {"a": 2}), {"a": 2}),
-    (build_functions.replace(input.text, "l", "L"), "HeLLo"),
+    (functions.floor(2.9), 2),
+    (functions.ceil(2.1), 3),
+    (functions.items({"b": 1, "a": 2}), [["a", 2], ["b", 1]]),
+    (functions.merge({"a": 1}, {"a": 2}), {"a": 2}),
+    (functions.replace(input.text, "l", "L"), "HeLLo"),
     (split(" a  b"), ["a", "b"]),
-    (build_functions.to_json(input.list), "[1,2,3]"),
-    (build_functions.from_json("[1]"), [1]),
-    (build_functions.duration("5m"), 300),
+    (functions.to_json(input.list), "[1,2,3]"),
+    (functions.from_json("[1]"), [1]),
+    (functions.duration("5m"), 300),
     (in_("n", input), True),
     (not_in(9, input.list), True),
     (if_(input.n > 3, "big", "small"), "big"),
@@ -181,7 +195,7 @@ def test_a_function_gives_this(expression: Expr, value: Any) -> None:
 def test_every_function_of_the_language_is_there_and_tried() -> None:
     tried = {source_of(expression).partition("(")[0] for expression, _ in CALLS}
     assert tried >= FUNCTIONS.keys()
-    assert all(hasattr(build_functions, name) or hasattr(build_functions, f"{name}_") for name in FUNCTIONS)
+    assert all(hasattr(functions, name) or hasattr(functions, f"{name}_") for name in FUNCTIONS)
 
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [

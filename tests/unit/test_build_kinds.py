@@ -8,16 +8,31 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from loom_dsl.build import GraphBuilder, R, index, input, item, nodes
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.dump import to_yaml
-from loom_dsl.graph import Graph
-from loom_dsl.nodes import NODE_KINDS, kind_of
-from loom_dsl.nodes_flow import ApprovalSpec, EventSpec, FailSpec, JoinSpec, RecurseSpec, TimerSpec
-from loom_dsl.nodes_work import Barrier, LlmSpec, LoopSpec, MapSpec, Open
-from loom_dsl.parts import Compensation, Next, Node, Part, Retry
-from loom_dsl.states import RunState
-from loom_dsl.written import Allow, Written
+from loom_dsl.agent.states import RunState
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.fields import Part, Retry
+from loom_dsl.graph.builder import GraphBuilder
+from loom_dsl.graph.builder.expressions import R, index, input, item, nodes
+from loom_dsl.graph.dump import to_yaml
+from loom_dsl.graph.edges import Compensation, Next, Node
+from loom_dsl.graph.generated import Allow, Written
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.nodes import (
+    NODE_KINDS,
+    ApprovalSpec,
+    Barrier,
+    EventSpec,
+    FailSpec,
+    JoinSpec,
+    LlmSpec,
+    LoopSpec,
+    MapSpec,
+    Open,
+    RecurseSpec,
+    TimerSpec,
+    kind_of,
+)
 
 Case = tuple[Callable[[GraphBuilder], Any], dict[str, Any]]
 KINDS: list[Case] = [

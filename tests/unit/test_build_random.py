@@ -7,11 +7,10 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loom_dsl.build import input
-from loom_dsl.build_expr import literal, source_of
-from loom_dsl.build_functions import collect, if_, in_, len_, name, not_in
-from loom_dsl.expr import compile_expression
-from loom_dsl.template import compile_template
+from loom_dsl.expr.expression import compile_expression
+from loom_dsl.expr.template import compile_template
+from loom_dsl.graph.builder.expressions import input, literal, source_of
+from loom_dsl.graph.builder.functions import collect, if_, in_, len_, name, not_in
 
 GIVEN: dict[str, Any] = {
     "a": 3,

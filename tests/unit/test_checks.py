@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl import checks_flow, checks_tokens, checks_unit
-from loom_dsl.checks_codes import CODES, severity_of
-from loom_dsl.checks_unit import Contract
-from loom_dsl.compile import check_text, compile_graph
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.document import LARGEST_DOCUMENT, load_yaml
-from loom_dsl.errors import DocumentError
-from loom_dsl.library import NAMES, source_of
+from loom_dsl.documents.document import LARGEST_DOCUMENT, load_yaml
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.graph.checks import flow, tokens, unit
+from loom_dsl.graph.checks.codes import CODES, severity_of
+from loom_dsl.graph.checks.unit import Contract
+from loom_dsl.graph.compiler import check_text, compile_graph
+from loom_dsl.graph.library import NAMES, source_of
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "checks"
@@ -125,15 +124,15 @@ def chain(count: int) -> str:
 def test_the_work_of_the_checks_grows_no_faster_than_the_square_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: how often nodes are walked over for the checks of two graphs, one four times the other."""
     steps = 0
-    original = checks_flow.Flow.reach
+    original = flow.Flow.reach
 
-    def counted(self: checks_flow.Flow, *args: object, **kwargs: object) -> set[str]:
+    def counted(self: flow.Flow, *args: object, **kwargs: object) -> set[str]:
         nonlocal steps
         found = original(self, *args, **kwargs)  # type: ignore[arg-type]
         steps += len(found)
         return found
 
-    monkeypatch.setattr(checks_flow.Flow, "reach", counted)
+    monkeypatch.setattr(flow.Flow, "reach", counted)
     assert check_text(chain(100), "x.yaml") == []
     small, steps = steps, 0
     assert check_text(chain(400), "x.yaml") == []
@@ -144,13 +143,13 @@ def test_the_work_of_the_checks_grows_no_faster_than_the_square_of_the_nodes(mon
 def test_what_stands_around_a_graph_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: it is asked for by each graph about each other one."""
     asked: list[str] = []
-    original = checks_unit._closure
+    original = unit._closure
 
     def counted(start: str, edges: Mapping[str, list[str]]) -> list[str]:
         asked.append(start)
         return original(start, edges)
 
-    monkeypatch.setattr(checks_unit, "_closure", counted)
+    monkeypatch.setattr(unit, "_closure", counted)
     graphs = {f"g{i}": {"nodes": {"a": {"end": {"v": 1}}}} for i in range(40)}
     nodes = {f"n{i}": {"graph": f"g{i}", "next": f"n{i + 1}"} for i in range(40)}
     text = {"loom": 1, "kind": "graph", "name": "many", "nodes": {**nodes, "n40": {"end": None}}, "graphs": graphs}
@@ -178,14 +177,14 @@ def test_a_split_of_a_thousand_branches_is_followed_once(monkeypatch: pytest.Mon
     nodes = {"all": {"next": names}, **{name: {"activity": "x", "next": "meet"} for name in names}}
     nodes |= {"meet": {"join": "all", "next": "done"}, "done": {"end": None}}
     calls = 0
-    original = checks_tokens.deque.popleft
+    original = tokens.deque.popleft
 
-    class Counted(checks_tokens.deque[str]):
+    class Counted(tokens.deque[str]):
         def popleft(self) -> str:
             nonlocal calls
             calls += 1
             return original(self)
 
-    monkeypatch.setattr(checks_tokens, "deque", Counted)
+    monkeypatch.setattr(tokens, "deque", Counted)
     assert check_text(json.dumps({"loom": 1, "kind": "graph", "name": "wide", "nodes": nodes}), "x.yaml") == []
     assert 1000 < calls < 5000

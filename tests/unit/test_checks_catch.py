@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.project.contracts import Contracts
-from loom_client.project.validate import load_tools
-from loom_dsl.checks_unit import Contract
-from loom_dsl.compile import check_text
-from loom_dsl.error_codes import CLASSES, CODES, ENGINE_CODES
+from loom_cli.project.contracts import Contracts
+from loom_cli.project.validate import load_tools
+from loom_dsl.graph.checks.structure import CLASSES, CODES, ENGINE_CODES
+from loom_dsl.graph.checks.unit import Contract
+from loom_dsl.graph.compiler import check_text
 
 ROOT = Path(__file__).parents[2]
 GRAPH = """

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.checks_reading import Reference, read, type_of_text
-from loom_dsl.compile import check_text
-from loom_dsl.diagnostic import Diagnostic
+from loom_dsl.errors import Diagnostic
+from loom_dsl.graph.checks.slots import Reference, read, type_of_text
+from loom_dsl.graph.compiler import check_text
 
 DONE: dict[str, Any] = {"end": None}
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent
-from loom_dsl.compile import check_text, compile_graph
-from loom_dsl.document import load_yaml
+from loom_dsl.agent.definition import Agent
+from loom_dsl.documents.document import load_yaml
 from loom_dsl.errors import DocumentError, NotFoundError
-from loom_dsl.plan import Plan
+from loom_dsl.graph.compiler import check_text, compile_graph
+from loom_dsl.graph.plan import Plan
 from tests.unit.test_checks import FIXTURES
 from tests.unit.test_compile import mutations
 

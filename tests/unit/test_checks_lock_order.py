@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from loom_dsl.compile import check_text
-from loom_dsl.document import load_yaml
-from loom_dsl.graph import Graph
-from loom_dsl.plan import Plan
+from loom_dsl.documents.document import load_yaml
+from loom_dsl.graph.compiler import check_text
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
 from tests.support.simulated import run
 
 HEAD = "loom: 1\nkind: graph\nname: main\nnodes:\n"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import check_text
-from loom_dsl.diagnostic import Diagnostic
+from loom_dsl.errors import Diagnostic
+from loom_dsl.graph.compiler import check_text
 
 HEAD: dict[str, Any] = {"loom": 1, "kind": "graph", "name": "g", "input": {"repo": "str", "rows": "list"}}
 

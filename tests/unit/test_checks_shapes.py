@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.checks_shapes import APPROVAL, FAILED
-from loom_dsl.compile import check_text, compile_graph
-from loom_dsl.scenario import Scenario
-from loom_dsl.scenario_run import play_scenario
+from loom_dsl.graph.checks.shapes import APPROVAL, FAILED
+from loom_dsl.graph.compiler import check_text, compile_graph
+from loom_dsl.simulation.run import play_scenario
+from loom_dsl.simulation.scenario import Scenario
 
 HEAD = (
     "loom: 1\nkind: graph\nname: g\ninput: {t: str}\nagents: {r: {model: m, instructions: x}}\n"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.checks import check_graph
-from loom_dsl.commands import RunActivity
-from loom_dsl.compile import check_text
-from loom_dsl.graph import Graph
-from loom_dsl.plan import Plan
+from loom_dsl.graph.checks import check_graph
+from loom_dsl.graph.compiler import check_text
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import RunActivity
 from tests.support.simulated import Broken, run
 
 DEADLOCK = {"L111", "L112", "L113"}

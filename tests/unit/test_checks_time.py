@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from loom_dsl.compile import check_text
+from loom_dsl.graph.compiler import check_text
 
 HEAD = """loom: 1
 kind: graph

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import check_text
+from loom_dsl.graph.compiler import check_text
 
 DONE: dict[str, Any] = {"end": None}
 WORK = {"activity": "a.work"}

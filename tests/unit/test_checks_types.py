@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.checks_unit import Contract
-from loom_dsl.compile import check_text
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import compile_expression
+from loom_dsl.errors import Diagnostic, ExpressionError
+from loom_dsl.expr.expression import compile_expression
+from loom_dsl.graph.checks.unit import Contract
+from loom_dsl.graph.compiler import check_text
 
 TEXT, LIST, NUMBER = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "integer"}
 PRICE = {"type": "object", "properties": {"amount": {"type": "number"}, "note": {"anyOf": [TEXT, {"type": "null"}]}}}

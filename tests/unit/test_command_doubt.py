@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.command_doubt import hidden_in_assignment
-from loom_dsl.path_shapes import ANY, PART, may_mean
-from loom_dsl.paths import PathPattern
+from loom_dsl.permissions.command_rules import hidden_in_assignment
+from loom_dsl.permissions.paths import ANY, PART, PathPattern, may_mean
 from tests.support.doubtful_lines import ELSEWHERE, HIDING, PERHAPS_TOUCHING, RUNNING_RM, SHOWING, TOUCHING
 from tests.unit.test_command_rules import verdict
 

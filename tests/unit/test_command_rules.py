@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from activities.shell_parser import read_command
-from loom_dsl.command_rules import CommandPattern, literal_pattern
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import Verdict, decide, traits_of
-from loom_dsl.remembered import Remembered
-from loom_dsl.tools import tool
+from loom_dsl.permissions.command_rules import CommandPattern, literal_pattern
+from loom_dsl.permissions.decide import Verdict, decide
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.remembered import Remembered
+from loom_dsl.permissions.traits import traits_of
+from loom_dsl.tools.tool import tool
+from loom_tools.shell import read_command
 from tests.support.command_lines import HIDDEN_RM, NOT_PLAIN
 
 

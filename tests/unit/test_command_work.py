@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.shell_parser import MOST_COMMANDS, MOST_WORK, read_command
-from loom_dsl.shell import MOST_CHARACTERS, UNKNOWN
+from loom_dsl.permissions.command_line import MOST_CHARACTERS, UNKNOWN
+from loom_tools.shell import MOST_COMMANDS, MOST_WORK, read_command
 from tests.unit.test_command_rules import verdict
 
 POLICY = {

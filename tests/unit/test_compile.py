@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent
-from loom_dsl.checks import check_graph
-from loom_dsl.compile import compile_agent, compile_graph
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.errors import DocumentError
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped, source_of
+from loom_dsl.agent.definition import Agent
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.graph.checks import check_graph
+from loom_dsl.graph.compiler import compile_agent, compile_graph
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped, source_of
 
 GOOD = """\
 loom: 1

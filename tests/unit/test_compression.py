@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.assemble import can_compress, is_full
-from activities.context_view import Summary, View
-from loom_dsl.agent import Limits
-from loom_dsl.compression import (
+from activities.context.assemble import can_compress, is_full
+from activities.context.view import Summary, View
+from loom_dsl.agent.compression import (
     NOTHING,
     SECTIONS,
     cut_sections,
@@ -23,9 +22,10 @@ from loom_dsl.compression import (
     write_sections,
     write_summary,
 )
-from loom_dsl.context import CUT, estimate_tokens, joined, select_messages
-from loom_dsl.messages import SUMMARY
-from loom_dsl.untrusted import hear
+from loom_dsl.agent.context import CUT, estimate_tokens, joined, select_messages
+from loom_dsl.agent.definition import Limits
+from loom_dsl.agent.messages import SUMMARY
+from loom_dsl.agent.provenance import hear
 
 NOTES = {name: f"about {name.lower()}" for name in SECTIONS}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.context import CUT, Component, ComponentPriority, assemble, estimate_tokens, select_messages
+from loom_dsl.agent.context import CUT, Component, ComponentPriority, assemble, estimate_tokens, select_messages
 from loom_dsl.errors import ContextLengthExceeded
 
 PRIORITIES = st.sampled_from(ComponentPriority)

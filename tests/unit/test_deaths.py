@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_dsl.deaths import DeathRules, StepHistory, course_of, death_told, judge, renewed, runs_singly
+from activities.lifecycle.deaths import DeathRules, StepHistory, course_of, death_told, judge, renewed, runs_singly
 
 RULES = DeathRules(most=3, young=30.0, singly=2)
 

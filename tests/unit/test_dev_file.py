@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from loom_client.dev_file import DEV_FILE, DevServerSettings
-from loom_dsl.document import load_yaml
+from loom_cli.dev.file import DEV_FILE, DevServerSettings
+from loom_dsl.documents.document import load_yaml
 from loom_dsl.errors import ConfigurationError, DocumentError
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_dsl.agent import load_agent
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.document import LARGEST_DOCUMENT, load_document, load_yaml, validate_model
-from loom_dsl.errors import DocumentError
-from loom_dsl.webhooks import read_webhooks
+from loom_dsl.agent.definition import load_agent
+from loom_dsl.documents.document import LARGEST_DOCUMENT, load_document, load_yaml
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.observe.webhooks import read_webhooks
 
 HEAD = "loom: 1\nkind: agent\n"
 AGENT = """\
@@ -242,7 +242,7 @@ def test_a_list_whose_member_is_wrong_is_not_also_called_too_short() -> None:
 
 
 def test_the_reader_of_yaml_is_imported_only_by_those_who_read() -> None:
-    code = "import sys, loom_dsl.agent; sys.exit(any(name.startswith('ruamel') for name in sys.modules))"
+    code = "import sys, loom_dsl.agent.definition; sys.exit(any(name.startswith('ruamel') for name in sys.modules))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_agent
-from loom_dsl.draw import LONGEST_LABEL, mermaid, mermaid_plan
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.parts import Compensation
+from loom_dsl.agent.definition import Agent
+from loom_dsl.authoring.mermaid import LONGEST_LABEL, mermaid, mermaid_plan
+from loom_dsl.graph.compiler import compile_agent
+from loom_dsl.graph.edges import Compensation
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
 from tests.support.drawn_graphs import edges_in, graphs, plan_of, runs_inner
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from loom_dsl.draw_dot import dot
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.overlay import Overlay
-from loom_dsl.plan import Plan
+from loom_dsl.authoring.dot import dot
+from loom_dsl.authoring.overlay import Overlay
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.plan import Plan
 from tests.support.drawn_graphs import Edges, edges_in, graphs, plan_of, runs_inner
 
 STRING = r'"((?:[^"\\]|\\.)*)"'

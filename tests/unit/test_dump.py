@@ -7,22 +7,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_dsl.build import GraphBuilder
-from loom_dsl.document import load_document, load_yaml, validate_model
-from loom_dsl.dump import to_yaml
+from loom_dsl.documents.document import load_document, load_yaml
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.documents.yaml_writer import Rows, write_yaml
 from loom_dsl.errors import DocumentError
-from loom_dsl.extend import extended
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped, source_of
-from loom_dsl.plan import Plan
-from loom_dsl.yaml_text import Rows, write_yaml
+from loom_dsl.graph.builder import GraphBuilder
+from loom_dsl.graph.dump import to_yaml
+from loom_dsl.graph.extend import extended
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped, source_of
+from loom_dsl.graph.plan import Plan
 from tests.docs.markdown import PAGES, blocks
 from tests.unit.test_graph import DOCUMENTS
 
 ROOT = Path(__file__).parents[2]
-FILES = [
-    path for folder in ("examples", "loom_dsl", "loom_client", "tests") for path in ROOT.glob(f"{folder}/**/*.yaml")
-]
+FILES = [path for folder in ("examples", "loom_dsl", "loom_cli", "tests") for path in ROOT.glob(f"{folder}/**/*.yaml")]
 GRAPHS = {
     **{name: source_of(name) for name in NAMES},
     **{path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in FILES},

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from loom_client.edits import MOST_SHOWN, problem_with
-from loom_dsl.canonical import canonical_json
-from loom_dsl.tools import tool
+from loom_client.approvals import MOST_SHOWN, problem_with
+from loom_dsl.text.canonical import canonical_json
+from loom_dsl.tools.tool import tool
 
 
 @tool

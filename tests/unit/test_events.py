@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.events import FIELDS, Event, EventType, decode, encode, event, kind_of
-from loom_dsl.turn import turn_id
+from loom_dsl.agent.turn import turn_id
+from loom_dsl.observe.events import FIELDS, Event, EventType, decode, encode, event, kind_of
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
 KEYS = st.sampled_from(["content", "name", "t", "n", "v", "at", "d", "p", "type", "data"]) | st.text(max_size=6)

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import MAX_SOURCE, ROOTS, compile_expression
-from loom_dsl.expr_functions import FUNCTIONS
-from loom_dsl.expr_values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, MOST_VOLUME, VOLUME, Meter
+from loom_dsl.expr.expression import MAX_SOURCE, ROOTS, compile_expression
+from loom_dsl.expr.functions import FUNCTIONS
+from loom_dsl.expr.values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, MOST_VOLUME, VOLUME, Meter
 
 NAMES: dict[str, Any] = {
     "input": {"n": 3, "name": "Ada", "tags": ["x", "y"], "empty": [], "deep": {"er": {"est": 1.5}}, "none": None},

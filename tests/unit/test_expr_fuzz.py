@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import compile_expression
-from loom_dsl.expr_values import FUEL, MAX_INTEGER, METER, MOST_AT_ONCE, MOST_STEPS, Meter
-from loom_dsl.template import compile_template
+from loom_dsl.expr.expression import compile_expression
+from loom_dsl.expr.template import compile_template
+from loom_dsl.expr.values import FUEL, MAX_INTEGER, METER, MOST_AT_ONCE, MOST_STEPS, Meter
 from tests.support.hostile_expressions import SEEDS, Writer
 
 SECONDS = 0.05

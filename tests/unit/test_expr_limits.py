@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr import compile_expression
-from loom_dsl.expr_cost import fewest_steps
-from loom_dsl.expr_functions import _ALL_SPACES, FUNCTIONS
-from loom_dsl.expr_values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, Meter
-from loom_dsl.machine_maps import MOST_CHUNKED, MOST_ITEMS
+from loom_dsl.expr.cost import fewest_steps
+from loom_dsl.expr.expression import compile_expression
+from loom_dsl.expr.functions import _ALL_SPACES, FUNCTIONS
+from loom_dsl.expr.values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, Meter
+from loom_dsl.machine.kinds.maps import MOST_CHUNKED, MOST_ITEMS
 
 NUMBERS, TEXTS, OBJECTS = (
     lambda count: [n * 7919 % count for n in range(count)],

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.document import load_document, validate_model
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import DocumentError
-from loom_dsl.extend import extended
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
+from loom_dsl.graph.extend import extended
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
 
 HEAD = "loom: 1\nkind: graph\nname: mine\n"
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_client.render.flow import cells
-from loom_client.render.flowchart import draw
-from loom_client.render.paper import Paper
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.overlay import Overlay
-from loom_dsl.plan import Plan
+from loom_cli.render.flowchart import draw
+from loom_cli.render.terminal import Paper, cells
+from loom_dsl.authoring.overlay import Overlay
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.plan import Plan
 from tests.support.drawn_graphs import Edges, edges_in, graphs, plan_of
 
 FANCY = re.compile(r"(?P<margin>(?:[│ ]  )*)(?P<tee>[├└])(?P<dashed>[─╌]) ?(?:.*? )??[→⇢] (?P<to>.*)")

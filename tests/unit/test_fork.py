@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from loom_dsl.agent.fork import ForkPoint, Said, check_turn, turn_ends
 from loom_dsl.errors import UserError
-from loom_dsl.fork import ForkPoint, Said, check_turn, turn_ends
 
 USER: dict[str, Any] = {"role": "user"}
 TEXT: dict[str, Any] = {"role": "assistant"}

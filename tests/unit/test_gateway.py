@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.gateway.links import Link, read, sign
-from loom_client.gateway.server import key_of, roles_of, tokens_path
-from loom_client.gateway.tokens import Tokens, add_token
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, UserError
+from loom_gateway.links import Link, read, sign
+from loom_gateway.server import key_of, roles_of, tokens_path
+from loom_gateway.tokens import Tokens, add_token
 
 ROLES = "loom: 1\nkind: policy\nroles: {lead: {who: [ann], approve: high}}\n"
 

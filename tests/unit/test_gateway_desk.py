@@ -9,13 +9,13 @@ import pytest
 from temporalio.client import Client
 
 from loom_client.client import Loom
-from loom_client.gateway.bodies import JobBody
-from loom_client.gateway.desk import Desk
-from loom_client.gateway.starts import Grounds
 from loom_client.job import Job
 from loom_client.settings import Settings
 from loom_dsl.errors import ConflictError
-from loom_dsl.roles import Role
+from loom_dsl.permissions.roles import Role
+from loom_gateway.schemas import JobBody
+from loom_gateway.service import Desk
+from loom_gateway.starts import Grounds
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 

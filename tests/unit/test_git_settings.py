@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.confine.git_settings import directory_of, named_by, read_settings
+from loom_tools.sandbox.protected_files import directory_of, named_by, read_settings
 
 FILES = {
     "plain": "[core]\n\thooksPath = .githooks\n",

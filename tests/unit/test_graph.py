@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.nodes_work import Activity
-from loom_dsl.parts import Next
+from loom_dsl.graph.edges import Next
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.nodes import Activity
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 CONDITIONS = st.sampled_from(["result.ok", "input.n > 3", "has(nodes, 'a')"])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from loom_dsl.compile import check_text, compile_graph
 from loom_dsl.errors import DocumentError
-from loom_dsl.plan import Plan
+from loom_dsl.graph.compiler import check_text, compile_graph
+from loom_dsl.graph.plan import Plan
 from tests.support.simulated import run
 
 HEAD = "loom: 1\nkind: graph\nname: {name}\n"

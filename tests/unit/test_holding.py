@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.holding import AT_WORK, let_go, take_over, this_process
+from activities.lifecycle.lease import AT_WORK, let_go, take_over
+from activities.lifecycle.process_identity import this_process
 from loom_store.rows import Effect
 from loom_store.store import Store
 from loom_store.transaction import Transaction

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.project.validate import check_file, load_tools
-from loom_dsl.agent import Agent
-from loom_dsl.hook_points import HOOK_POINTS
-from loom_dsl.hooks import HookAnswer, misuse
+from loom_cli.project.validate import check_file, load_tools
+from loom_dsl.agent.definition import Agent
+from loom_dsl.tools.hook_points import HOOK_POINTS
+from loom_dsl.tools.hooks import HookAnswer, misuse
 
 WANTS = {
     "deny": HookAnswer(deny="no"),

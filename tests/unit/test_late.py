@@ -2,7 +2,7 @@
 
 from temporalio.exceptions import TimeoutError
 
-from workflows.failing import failure_of
+from workflows.failures import failure_of
 
 
 def test_a_timeout_of_something_else_is_told_as_the_engine_does() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from loom_dsl.commands import ActivityDone, CancelTimer, SignalReceived, StartTimer, TimerFired
-from loom_dsl.decisions import MOST_CHECKED
-from loom_dsl.simulate import Simulation
+from loom_dsl.machine.commands import ActivityDone, CancelTimer, SignalReceived, StartTimer, TimerFired
+from loom_dsl.machine.kinds.decisions import MOST_CHECKED
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.asked import KEYS, Before, asked, decided, refusals, settle, signed, unsigned
 from tests.support.simulated import approvals, of_type
 

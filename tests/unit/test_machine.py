@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_dsl import machine
-from loom_dsl.commands import (
+from loom_dsl.agent.turn import TurnState
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine import interpreter
+from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
     Command,
@@ -26,13 +29,10 @@ from loom_dsl.commands import (
     TurnEnded,
     Yielded,
 )
-from loom_dsl.graph import Graph
-from loom_dsl.machine import Machine
-from loom_dsl.machine_nodes import seconds_of
-from loom_dsl.machine_state import MachineState, Token, natural
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation
-from loom_dsl.turn import TurnState
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.kinds.waits import seconds_of
+from loom_dsl.machine.state import MachineState, Token, natural
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import (
     JOB,
     SYSTEM,
@@ -354,7 +354,7 @@ def test_a_ring_of_exhausted_nodes_fails_instead_of_turning_for_ever() -> None:
     ],
 )
 def test_a_graph_that_only_goes_round_in_circles_ends(nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MOST_STEPS", 5_000)
+    monkeypatch.setattr(interpreter, "MOST_STEPS", 5_000)
     assert failure(nodes) == ("endless_loop", "over 5000 nodes were entered while nothing happened outside")
 
 

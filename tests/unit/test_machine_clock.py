@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import StartTimer
+from loom_dsl.machine.commands import StartTimer
 from tests.support.simulated import Agent, approvals, call, check_states, decision, of_type
 from tests.support.tokens import control, pass_time
 

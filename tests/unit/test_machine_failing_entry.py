@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import StartChild
-from loom_dsl.plan import Plan
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import StartChild
 from tests.support.simulated import graph, of_type, plan_of, run, simulate
 
 DONE: dict[str, Any] = {"end": "${result}"}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import Failure, StartChild
-from loom_dsl.machine_state import MachineState
-from loom_dsl.run import check_id
-from loom_dsl.simulate import Simulation
+from loom_dsl.agent.run import check_id
+from loom_dsl.machine.commands import Failure, StartChild
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import SYSTEM, plan_of, run
 from tests.support.tokens import (
     DONE,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_dsl.commands import ActivityDone, ActivityFailed, Input, RunActivity, Started
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.plan import Plan
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import ActivityDone, ActivityFailed, Input, RunActivity, Started
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import MachineState
 from tests.support.simulated import (
     Agent,
     approvals,

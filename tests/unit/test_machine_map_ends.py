@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import Failure
+from loom_dsl.machine.commands import Failure
 from tests.support.tokens import (
     DONE,
     ITEM,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import RunActivity
+from loom_dsl.machine.commands import RunActivity
 from tests.support.simulated import approvals, decision
 from tests.support.tokens import DONE, begin, control, event, plan, rest, work
 

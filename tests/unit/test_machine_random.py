@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_dsl.canonical import canonical_json
-from loom_dsl.commands import RunActivity
-from loom_dsl.compile import compile_graph
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import canonical_json
 from tests.support.simulated import chance, check_state, check_states, graph, of_type
 from tests.support.tokens import begin, control, ended, running
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from temporalio.converter import DefaultPayloadConverter
 
-from loom_dsl.commands import Failure, Finish, RunActivity, Started, TooLarge
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.wire import LARGEST_RESULT, size_of
+from loom_dsl.machine.commands import Failure, Finish, RunActivity, Started, TooLarge
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.state import MachineState
 from tests.support.simulated import plan_of, run, simulate
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import ActivityDone, Failure, Input, RunActivity, Started
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.overlay import overlay_of_events
-from loom_dsl.wire import activity_argument, fingerprint
+from loom_dsl.authoring.overlay import overlay_of_events
+from loom_dsl.machine.commands import ActivityDone, Failure, Input, RunActivity, Started
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.payloads import activity_argument, fingerprint
+from loom_dsl.machine.state import MachineState
 from tests.support.simulated import simulate
 from tests.support.tokens import begin, plan, rest
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import RunActivity
-from loom_dsl.library import shipped
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation
-from loom_dsl.status import status_of
+from loom_dsl.graph.library import shipped
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.status import status_of
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import approvals, decision, graph, of_type, simulate
 
 TWICE = {

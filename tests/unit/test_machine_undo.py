@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import RunActivity
 from loom_dsl.errors import LoomError
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import MachineState
 from tests.support.simulated import of_type
 from tests.support.tokens import DONE, Slow, begin, control, event, finish, pass_time, plan, rest, work
 

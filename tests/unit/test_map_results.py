@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.canonical import digest
-from loom_dsl.commands import RunActivity
-from loom_dsl.compile import check_text
-from loom_dsl.machine_maps import MOST_CHUNKED
-from loom_dsl.machine_outputs import PIECE
-from loom_dsl.simulate import Simulation
+from loom_dsl.graph.compiler import check_text
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.core import PIECE
+from loom_dsl.machine.kinds.maps import MOST_CHUNKED
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import digest
 from tests.support.simulated import plan_of, simulate
 
 ONE = {"work": {"set": {}, "next": "done"}, "done": {"end": "${item}"}}

@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.messages import (
-    call_ids,
-    close_orphans,
-    legal_groups,
-    legal_order,
-    render,
-    unique_calls,
-)
+from loom_dsl.agent.messages import call_ids, close_orphans, legal_groups, legal_order, render, unique_calls
 
 SYSTEM = {"role": "system", "content": "s"}
 USER = {"role": "user", "content": "u"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.metrics import CHOICES, Names, choice_label, stage_outcome, tool_label
+from loom_dsl.observe.metrics import CHOICES, Names, choice_label, stage_outcome, tool_label
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import TimerFired
-from loom_dsl.compile import compile_graph
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.migrate import moved
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import TimerFired
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.migration import moved
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Simulation
 
 ASKS = """
 loom: 1

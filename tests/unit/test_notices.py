@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.observe import Observe
-from activities.registry import ToolRegistry
+from activities.observe.events import Observe
 from activities.runtime import Runtime
 from loom_store.store import Store
+from loom_tools.registry import ToolRegistry
 
 COPY = "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, open(sys.argv[1], 'wb'))"
 

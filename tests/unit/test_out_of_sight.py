@@ -4,12 +4,12 @@ import io
 
 import pytest
 
-from loom_client.cli.tables import show_table
-from loom_client.gateway.links import Link
-from loom_client.gateway.pages import question
-from loom_client.render.approvals import MOST_PREVIEW_LINES, preview_lines, request_lines
-from loom_client.render.paper import Paper
-from loom_dsl.lookalike import gathered, in_one_line
+from loom_cli.commands.show.tables import show_table
+from loom_cli.render.approvals import MOST_PREVIEW_LINES, preview_lines, request_lines
+from loom_cli.render.terminal import Paper
+from loom_dsl.text.confusables import gathered, in_one_line
+from loom_gateway.links import Link
+from loom_gateway.pages import question
 
 SPACES, LINES, TABS = "echo ok" + " " * 3_000 + "; rm -rf x", "echo ok" + "\n" * 200 + "rm -rf x", "a" + "\t" * 60 + "b"
 DIFF = "--- /dev/null\n+++ b/x\n" + "+\n" * 200 + "+rm -rf x\n"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from loom_dsl.commands import (
+from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
     Drain,
@@ -20,9 +20,9 @@ from loom_dsl.commands import (
     RunActivity,
     Started,
 )
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.outbox import LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT, URGENT, Outbox
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.outbox import LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT, URGENT, Outbox
+from loom_dsl.machine.state import MachineState
 from tests.support.simulated import JOB, plan_of, simulate
 
 

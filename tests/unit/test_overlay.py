@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import Started
-from loom_dsl.draw import mermaid_plan
-from loom_dsl.graph import Graph
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.overlay import Overlay, graph_at, overlay_of
-from loom_dsl.plan import Plan
-from loom_dsl.status import status_of
+from loom_dsl.authoring.mermaid import mermaid_plan
+from loom_dsl.authoring.overlay import Overlay, graph_at, overlay_of
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.commands import Started
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import MachineState
+from loom_dsl.machine.status import status_of
 
 NODES: dict[str, Any] = {
     "first": {"next": "each"},

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("loom_dsl", "loom_store", "workflows", "activities", "loom_client")
+PACKAGES = (
+    "loom_dsl", "loom_store", "loom_tools", "workflows", "activities", "loom_client", "loom_gateway", "loom_cli",
+)  # fmt: skip
 
 LOOK = """
 import importlib, json, sys
-from loom_client.dev_file import DevServerSettings, dev_file_text
+from loom_cli.dev.file import DevServerSettings, dev_file_text
 places = {name: importlib.import_module(name).__file__ for name in sys.argv[1:]}
 print(json.dumps({"places": places, "port": DevServerSettings.load().port, "dev_file": dev_file_text()[1]}))
 """
@@ -73,7 +75,7 @@ def test_an_installed_wheel_works_from_any_directory(wheel: Path, tmp_path: Path
     (tmp_path / "elsewhere").mkdir()
     seen = environment.look(tmp_path / "elsewhere")
     assert {Path(place).parent.parent for place in seen["places"].values()} == {environment.site}
-    assert Path(seen["dev_file"]) == environment.site / "loom_client" / "temporal-dev.yml"
+    assert Path(seen["dev_file"]) == environment.site / "loom_cli" / "temporal-dev.yml"
     assert seen["port"] == 7233
 
 
@@ -94,7 +96,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_no_other(wheel: Path) ->
         str(file.relative_to(ROOT)) for file in files if file.is_file() and file.suffix in (".py", ".yaml", ".typed")
     }
     assert "loom_dsl/errors.py" in wanted
-    wanted.add("loom_client/temporal-dev.yml")
+    wanted.add("loom_cli/temporal-dev.yml")
     assert wanted <= held
     assert {name.partition("/")[0] for name in held} <= {*PACKAGES, "worker.py"}
     assert not {name for name in held if name.endswith((".pyc", ".db")) or "/tests/" in name}

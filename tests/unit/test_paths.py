@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.paths import PathPattern, escape_pattern, normal_path
+from loom_dsl.permissions.paths import PathPattern, escape_pattern, normal_path
 
 PARTS = st.text(alphabet="abc.*[]{},?!- é~", min_size=1, max_size=6)
 

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-PACKAGES = ("loom_dsl", "loom_store", "loom_client", "activities", "workflows")
+PACKAGES = (
+    "loom_dsl",
+    "loom_store",
+    "loom_tools",
+    "loom_client",
+    "loom_gateway",
+    "loom_cli",
+    "activities",
+    "workflows",
+)
 SINGLE = (code.IN, code.LITERAL, code.NOT_LITERAL, code.ANY)
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from loom_dsl.permission_doubt import steers
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import Verdict, decide, traits_of
-from loom_dsl.python_check import is_harmless
-from loom_dsl.tools import Risk, tool
+from loom_dsl.permissions.decide import Verdict, decide, steers
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.python_code import is_harmless
+from loom_dsl.permissions.traits import traits_of
+from loom_dsl.tools.risk import Risk
+from loom_dsl.tools.tool import tool
 
 HARMLESS = [
     "1 + 1",

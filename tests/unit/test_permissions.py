@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permission_rules import parse_rule, rule_for
-from loom_dsl.permissions import ToolTraits, Verdict, decide, explain, traits_of
-from loom_dsl.remembered import Remembered
-from loom_dsl.tools import Risk, tool
+from loom_dsl.permissions.decide import Verdict, decide, explain
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.remembered import Remembered
+from loom_dsl.permissions.rules import parse_rule, rule_for
+from loom_dsl.permissions.traits import ToolTraits, traits_of
+from loom_dsl.tools.risk import Risk
+from loom_dsl.tools.tool import tool
 
 KNOWN = {"read_file": True, "glob": True, "grep": True, "calculator": True, "write_file": False, "edit_file": False}
 WITHOUT_PATHS = {"calculator"}

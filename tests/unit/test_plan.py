@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.commands import ChildEnded
-from loom_dsl.compile import compile_graph
 from loom_dsl.errors import PlanError
-from loom_dsl.graph import Graph
-from loom_dsl.library import shipped, source_of
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import CHILD, MachineState
-from loom_dsl.plan import ENGINE, Plan
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import shipped, source_of
+from loom_dsl.graph.plan import ENGINE, Plan
+from loom_dsl.machine.commands import ChildEnded
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import CHILD, MachineState
+from loom_dsl.text.canonical import canonical_json, digest
 from tests.support.simulated import agent_plan, plan_of, simulate
 
 YAML = """\

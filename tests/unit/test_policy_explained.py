@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.workspace import Workspace
-from loom_client.policy import PolicyView
+from loom_cli.project.policy import PolicyView
 from loom_dsl.errors import PermissionDenied
+from loom_tools.workspace.workspace import Workspace
 
 AGENT = {
     "loom": 1,

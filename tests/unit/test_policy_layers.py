@@ -7,21 +7,23 @@ from typing import Any
 
 import pytest
 
-from activities.policy_layers import POLICY_VARIABLE, PolicyLayers, ask_function, deployment_policy, project_policy
-from activities.registry import ToolRegistry
-from activities.runtime import Call
+from activities.runtime import ActivityCall
+from activities.tool_calls.policy_layers import PolicyLayers, ask_function
 from loom_dsl.errors import ConfigurationError, MissingTools, PermissionDenied
-from loom_dsl.narrow import narrowed, widenings
-from loom_dsl.permission_function import PermissionRequest, answer_of
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permission_rules import Call as JudgedCall
-from loom_dsl.permission_rules import parse_rule, rule_for
-from loom_dsl.permissions import PolicyLayer, ToolTraits, Verdict, decide
-from loom_dsl.policy import read_policy
-from loom_dsl.remembered import Remembered
-from loom_dsl.tools import Risk
+from loom_dsl.permissions.combine import narrowed, widenings
+from loom_dsl.permissions.decide import PolicyLayer, Verdict, decide
+from loom_dsl.permissions.deployment import read_policy
+from loom_dsl.permissions.function import PermissionRequest, answer_of
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.remembered import Remembered
+from loom_dsl.permissions.rules import Call as JudgedCall
+from loom_dsl.permissions.rules import parse_rule, rule_for
+from loom_dsl.permissions.traits import ToolTraits
+from loom_dsl.tools.risk import Risk
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.policy_files import POLICY_VARIABLE, deployment_policy, project_policy
+from loom_tools.registry import ToolRegistry
 from tests.support.waiting import eventually
 
 
@@ -308,7 +310,7 @@ async def test_a_project_that_changes_its_policy_only_adds_to_it(tmp_path: Path)
     with Store.open(tmp_path / "loom.db") as store:
 
         async def denied(layers: PolicyLayers, run: str, job: str = "j") -> list[list[str]]:
-            await layers.learn(store, Call(job, 0, "a#1", "", {}, [], latest=(job, run)), tmp_path)
+            await layers.learn(store, ActivityCall(job, 0, "a#1", "", {}, [], latest=(job, run)), tmp_path)
             return [layer.permissions.deny for layer in layers.around((job, run), tmp_path)]
 
         one, other = PolicyLayers(ToolRegistry.load(), {}), PolicyLayers(ToolRegistry.load(), {})
@@ -345,7 +347,7 @@ async def test_a_project_that_changes_its_policy_between_two_first_calls_only_ad
     with Together.open(tmp_path / "loom.db") as store:
         for denied in ("delete_file", "glob"):
             file.write_text(POLICY.replace("delete_file", denied))
-            call = Call("j", 0, "a#1", "", {}, [], latest=("j", "turn 1"))
+            call = ActivityCall("j", 0, "a#1", "", {}, [], latest=("j", "turn 1"))
             calls.append(asyncio.create_task(layers.learn(store, call, tmp_path)))
             await asyncio.sleep(0)
         await asyncio.gather(*calls)
@@ -384,6 +386,6 @@ async def test_what_was_learnt_just_now_is_not_what_is_forgotten_for_other_runs(
     layers = PolicyLayers(ToolRegistry.load(), {})
     with Store.open(tmp_path / "loom.db") as store:
         for run in ("long", "other", "long", "third"):
-            await layers.learn(store, Call("j", 0, "a#1", "", {}, [], latest=("j", run)), tmp_path)
+            await layers.learn(store, ActivityCall("j", 0, "a#1", "", {}, [], latest=("j", run)), tmp_path)
     file.unlink()
     assert [layer.permissions.deny for layer in layers.around(("j", "long"), tmp_path)] == [["delete_file"]]

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent
-from loom_dsl.compile import compile_graph
-from loom_dsl.permission_function import strictest
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import ToolTraits, Verdict, decide
-from loom_dsl.plan import Plan
+from loom_dsl.agent.definition import Agent
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.permissions.decide import Verdict, decide
+from loom_dsl.permissions.function import strictest
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.traits import ToolTraits
 
 
 def child(outer: dict[str, Any], inner: dict[str, Any]) -> Plan:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.events import decode
-from loom_dsl.profile import Level, ToolDone, profile
-from loom_dsl.turn import turn_id
+from loom_dsl.agent.turn import turn_id
+from loom_dsl.observe.events import decode
+from loom_dsl.observe.profile import Level, ToolDone, profile
 
 Raw = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_dsl.python_check import check_python
+from loom_dsl.permissions.python_code import check_python
 
 REFUSED: dict[str, tuple[str, int]] = {
     "import os": ("os", 1),

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from activities.node_call import value_of
-from activities.observe import _matches
-from activities.turn_text import _parsed
-from loom_client.cli.deciding import arguments_of as edited_arguments
-from loom_client.cli.graphs import _json_or_text
-from loom_client.policy import arguments_of as called_with
-from loom_client.render.calls import short_arguments
-from loom_dsl.canonical import MOST_NESTING, canonical_json, read_json
+from activities.context.turn_text import _parsed
+from activities.observe.events import _matches
+from activities.tool_calls.node import value_of
+from loom_cli.commands.approve.approve import arguments_of as edited_arguments
+from loom_cli.commands.run.start_graph import _json_or_text
+from loom_cli.project.policy import arguments_of as called_with
+from loom_cli.render.timeline import short_arguments
 from loom_dsl.errors import ToolValidationError, UserError
-from loom_dsl.tools import tool, validate_arguments
+from loom_dsl.text.canonical import MOST_NESTING, canonical_json, read_json
+from loom_dsl.tools.tool import tool, validate_arguments
 from tests.unit.test_command_work import steps_of
 
 DEEP = ["[" * 5_000, '{"a":' * 5_000, "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "[" * 102 + "]" * 102]

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.redaction import MaskedStream, _cover_named, _mask_named, contains_secret, cut_middle, mask_known, redact
-from loom_dsl.redaction_patterns import NAMED
+from loom_dsl.text.redaction import (
+    NAMED,
+    MaskedStream,
+    _cover_named,
+    _mask_named,
+    contains_secret,
+    cut_middle,
+    mask_known,
+    redact,
+)
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
 

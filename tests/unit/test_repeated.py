@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from loom_client.repeated import is_repeated
-from loom_dsl.canonical import digest
+from loom_client.approvals import is_repeated
+from loom_dsl.text.canonical import digest
 
 ASKED = "a" * 64
 ROW = {

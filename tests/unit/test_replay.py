@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.agent import Agent, Limits
-from loom_dsl.compile import compile_agent
-from loom_dsl.plan import Plan
-from loom_dsl.record import Question, Record, TurnRecord, told_lines
-from loom_dsl.replay import replay
-from loom_dsl.turn import TurnState
+from loom_dsl.agent.definition import Agent, Limits
+from loom_dsl.agent.turn import TurnState
+from loom_dsl.graph.compiler import compile_agent
+from loom_dsl.graph.plan import Plan
+from loom_dsl.simulation.recording import Question, Record, TurnRecord, told_lines
+from loom_dsl.simulation.replay import replay
 from tests.support.simulated import graph
 
 PLAN = compile_agent(Agent(name="a", model="m", tools=["glob"]))

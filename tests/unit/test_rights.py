@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.app import run
-from loom_client.cli.rights import check_right, check_start
+from loom_cli.app import run
+from loom_cli.opening import check_right, check_start
 from loom_dsl.errors import ConfigurationError, UserError
 
 POLICY = """

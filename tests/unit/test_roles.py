@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.deciding import PIPELINES
 from loom_dsl.errors import DocumentError
-from loom_dsl.machine_state import MachineState
-from loom_dsl.policy import read_policy
-from loom_dsl.roles import is_known, may, may_decide, may_start, who_may_decide
-from loom_dsl.simulate import Simulation
+from loom_dsl.machine.kinds.decision_queue import PIPELINES
+from loom_dsl.machine.state import MachineState
+from loom_dsl.permissions.deployment import read_policy
+from loom_dsl.permissions.roles import is_known, may, may_decide, may_start, who_may_decide
+from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import JOB, SYSTEM, approvals, decision, of_type, plan_of
 
 POLICY = """

@@ -3,9 +3,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from loom_dsl.agent import Agent, Limits
-from loom_dsl.errors import ToolTimeout
-from loom_dsl.run import (
+from loom_dsl.agent.definition import Agent, Limits
+from loom_dsl.agent.run import (
     ErrorInfo,
     LoopLimits,
     RecursionStats,
@@ -17,7 +16,8 @@ from loom_dsl.run import (
     effective_limits,
     unknown_tools,
 )
-from loom_dsl.turn import ExecutionContext, TurnState, Usage
+from loom_dsl.agent.turn import ExecutionContext, TurnState, Usage
+from loom_dsl.errors import ToolTimeout
 
 AGENT = Agent(
     name="a",

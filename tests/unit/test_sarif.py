@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import check_text
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.sarif import sarif
+from loom_dsl.authoring.sarif import sarif
+from loom_dsl.errors import Diagnostic
+from loom_dsl.graph.compiler import check_text
 
 TEXT = """\
 loom: 1

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.compile import compile_graph
-from loom_dsl.document import load_yaml
+from loom_dsl.documents.document import load_yaml
 from loom_dsl.errors import DocumentError, LoomError, UserError
-from loom_dsl.plan import Plan
-from loom_dsl.scenario import LoadedScenario, Scenario, load_scenario
-from loom_dsl.scenario_check import check_scenario
-from loom_dsl.scenario_needs import empty_input, empty_results, starting_point
-from loom_dsl.scenario_report import differences, explanation, failed, hints, to_json
-from loom_dsl.scenario_run import Played, play_case, play_scenario
+from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.plan import Plan
+from loom_dsl.simulation.check import check_scenario
+from loom_dsl.simulation.draft import empty_input, empty_results, starting_point
+from loom_dsl.simulation.report import differences, explanation, failed, hints, to_json
+from loom_dsl.simulation.run import Played, play_case, play_scenario
+from loom_dsl.simulation.scenario import LoadedScenario, Scenario, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "examples" / "code-review" / "graph.yaml", *sorted((ROOT / "examples" / "patterns").glob("*.yaml"))]

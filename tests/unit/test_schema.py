@@ -11,25 +11,24 @@ from hypothesis import given, settings
 from jsonschema import Draft7Validator
 from pydantic import BaseModel
 
-from loom_dsl.agent import Agent, load_agent
-from loom_dsl.compile import check_text
-from loom_dsl.diagnostic import Diagnostic
-from loom_dsl.document import KINDS as READ
-from loom_dsl.document import load_document, load_yaml, validate_model
-from loom_dsl.errors import DocumentError
-from loom_dsl.graph import Graph
-from loom_dsl.library import NAMES, shipped
-from loom_dsl.policy import read_policy
-from loom_dsl.scenario import Scenario
-from loom_dsl.schema import KINDS, models_of, schema_of
-from loom_dsl.schema_forms import FORMS
-from loom_dsl.script import Script
-from loom_dsl.webhooks import read_webhooks
+from loom_dsl.agent.definition import Agent, load_agent
+from loom_dsl.authoring.schema import FORMS, KINDS, models_of, schema_of
+from loom_dsl.documents.document import KINDS as READ
+from loom_dsl.documents.document import load_document, load_yaml
+from loom_dsl.documents.validation import validate_model
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.graph.compiler import check_text
+from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.observe.webhooks import read_webhooks
+from loom_dsl.permissions.deployment import read_policy
+from loom_dsl.simulation.scenario import Scenario
+from loom_dsl.simulation.script import Script
 from tests.docs.markdown import PAGES, blocks
 from tests.support.drawn_graphs import graphs
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("examples", "loom_dsl/plans", "loom_client/project", "tests/fixtures/checks")
+FOLDERS = ("examples", "loom_dsl/plans", "loom_cli/project", "tests/fixtures/checks")
 FILES = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.yaml") if not file.stem.endswith("-bad"))
 ANY = Draft7Validator(schema_of())
 ONE = {kind: Draft7Validator(schema_of(kind)) for kind in KINDS}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from loom_dsl.script import LAST_LIMIT, Script, fill
+from loom_dsl.simulation.script import LAST_LIMIT, Script, fill
 
 HEAD = {"loom": 1, "kind": "fake-model", "name": "demo"}
 

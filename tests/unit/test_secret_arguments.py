@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from activities.allowed_secrets import AllowedSecrets
 from loom_dsl.errors import ConfigurationError, PermissionDenied
-from loom_dsl.secret_arguments import refuse_secrets
+from loom_dsl.tools.secrets import refuse_secrets
+from loom_tools.secrets import AllowedSecrets
 
 KNOWN = {"SHELF": "s3cr3t/Value", "OTHER": "another-value"}
 

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
-from activities.allowed_secrets import AllowedSecrets
-from activities.registry import ToolRegistry
-from loom_client.project.contracts import Contracts
-from loom_dsl.checks_unit import Contract
-from loom_dsl.compile import check_text
+from loom_cli.project.contracts import Contracts
 from loom_dsl.errors import PermissionDenied, ToolDeclarationError
-from loom_dsl.secret_references import put_secrets, secret_values
-from loom_dsl.tools import Tool, ToolContext, tool, validate_arguments
+from loom_dsl.graph.checks.unit import Contract
+from loom_dsl.graph.compiler import check_text
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.secret_references import put_secrets, secret_values
+from loom_dsl.tools.tool import Tool, tool, validate_arguments
+from loom_tools.registry import ToolRegistry
+from loom_tools.secrets import AllowedSecrets
 
 CONTEXT = ToolContext(working_dir=Path())
 LENT = AllowedSecrets({"TOKEN": "t0ken-value", "OTHER": "other-value"}, {})

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from workflows.sending import MOST_COMMANDED, Sending
+from workflows.activities import MOST_COMMANDED, Sending
 
 
 class Tasks:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from loom_client.lasting import Outages, tell_outages
-from loom_client.server_errors import is_away, is_missing, is_unanswered, refusal
+from loom_client.server.errors import is_away, is_missing, is_unanswered, refusal
+from loom_client.server.reconnect import Outages, tell_outages
 from loom_dsl.errors import NotFoundError, ServerAway
 
 S = RPCStatusCode

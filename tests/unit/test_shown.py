@@ -2,7 +2,7 @@
 
 import json
 
-from loom_dsl.shown import MOST_SHOWN, shown
+from loom_dsl.observe.webhooks import MOST_SHOWN, shown
 
 ASKED = {"tool": "send", "summary": "send to аnn\u202etxt\x1b[2K", "risk": "high", "arguments": "a" * 64}
 DATA = {"job": "job-1", "agent": "scribe", "approval_id": "ap_1", "request": ASKED}

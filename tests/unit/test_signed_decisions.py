@@ -14,22 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.approver_keys import ApproverKeys, is_signed_by, judged
-from activities.signed import keys_of
-from loom_client.evidence import evidence
+from activities.jobs.signatures import keys_of
+from loom_client.approvals import evidence
 from loom_client.signing import SigningKey
-from loom_dsl.approval import Decision
-from loom_dsl.approval_policy import Approvals, read_policy
-from loom_dsl.approver_key import ApproverKey
-from loom_dsl.canonical import canonical_json
-from loom_dsl.commands import RunActivity
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.approvals.policy import Approvals, read_policy
+from loom_dsl.approvals.signature import LONGEST, SKEW, ApproverKey, signed_text
 from loom_dsl.errors import ConfigurationError, ExpressionError, LoomError, NotFoundError, UserError
-from loom_dsl.machine_signed import MOST_VERIFIED, needs_signature
-from loom_dsl.machine_state import MachineState
-from loom_dsl.narrow_approvals import strengthened
-from loom_dsl.signature import LONGEST, SKEW, signed_text
-from loom_dsl.simulate import Simulation
-from loom_store.audit import AuditEntry
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.kinds.decision_queue import MOST_VERIFIED, needs_signature
+from loom_dsl.machine.state import MachineState
+from loom_dsl.permissions.combine import strengthened
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import canonical_json
+from loom_store.queries.audit import AuditEntry
+from loom_tools.approver_keys import ApproverKeys, is_signed_by, judged
 from tests.support.signing import key_of, public_key, verifier, write_keys
 from tests.support.simulated import JOB, SYSTEM, approvals, check_state, of_type, plan_of
 
@@ -665,9 +664,9 @@ WITHOUT_LIBRARY = """
 import sys
 from pathlib import Path
 sys.modules["cryptography"] = None  # as where it is not installed
-from activities.approver_keys import ApproverKeys
-from activities.runtime import Call
-from activities.signed import Signed, keys_of
+from loom_tools.approver_keys import ApproverKeys
+from activities.runtime import ActivityCall
+from activities.jobs.signatures import Signed, keys_of
 from loom_client.signing import SigningKey
 from loom_dsl.errors import ConfigurationError
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from loom_dsl.commands import Failure
 from loom_dsl.errors import PlanError
+from loom_dsl.machine.commands import Failure
 from tests.support.simulated import approvals, decision, fail, graph, of_type, plan_of, simulate
 
 ONE = {"a": {"activity": "echo", "with": {"n": 1}, "next": "z"}, "z": {"end": "${result}"}}

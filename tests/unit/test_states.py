@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
+from loom_dsl.agent.states import TRANSITIONS, RunState, mermaid, transition
 from loom_dsl.errors import IllegalTransition
-from loom_dsl.states import TRANSITIONS, RunState, mermaid, transition
 
 LEGAL = {
     ("idle", "preparing"),

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.approval import Control
-from loom_dsl.canonical import canonical_json, digest
-from loom_dsl.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
-from loom_dsl.deciding import remember
-from loom_dsl.machine_state import MachineState
-from loom_dsl.simulate import Simulation
-from loom_dsl.steering import LARGEST_PAYLOAD, MOST_SEEN, MOST_WAITING
-from loom_dsl.turn import TurnState
-from loom_dsl.wire import read_payload
+from loom_dsl.agent.turn import TurnState
+from loom_dsl.machine.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
+from loom_dsl.machine.kinds.decisions import remember
+from loom_dsl.machine.payloads import read_payload
+from loom_dsl.machine.signals import LARGEST_PAYLOAD, MOST_SEEN, MOST_WAITING, Control
+from loom_dsl.machine.state import MachineState
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.text.canonical import canonical_json, digest
 from tests.support.simulated import JOB, SYSTEM, Agent, call, check_state, decision, drive, echo, of_type, plan_of
 
 CONTROL, DECISION = "loom.control", "loom.decision"

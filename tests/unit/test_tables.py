@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.cli.tables import show_job, show_jobs
+from loom_cli.commands.show.tables import show_job, show_jobs
 
 MESSAGE = "the model at models.example.com says 401: this key is of a project that was closed in the last year"
 STEP: dict[str, Any] = {"at": "review#1/model#1", "cause": "model_access", "message": MESSAGE, "since": time.time()}

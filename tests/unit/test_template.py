@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.document import load_document, validate_model
-from loom_dsl.dump import to_yaml
+from loom_dsl.documents.document import load_document
+from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph import Graph
-from loom_dsl.template import compile_template, escaped
+from loom_dsl.expr.template import compile_template, escaped
+from loom_dsl.graph.dump import to_yaml
+from loom_dsl.graph.graph import Graph
 
 NAMES = {"input": {"n": 3, "who": "Ada", "list": [1, None], "map": {"b": 1, "a": True}}, "index": 1}
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_client import progress
-from loom_client.progress import run_shown
-from loom_client.temporal_binary import find_temporal, temporal_cache, why_unfit
-from loom_client.temporal_source import build_with_go, download_with_sdk
+from loom_cli.dev import progress
+from loom_cli.dev.progress import run_shown
+from loom_cli.dev.temporal_cli import build_with_go, download_with_sdk, find_temporal, temporal_cache, why_unfit
 from loom_dsl.errors import ConfigurationError
 from tests.support.waiting import PATIENCE
 
@@ -193,8 +192,8 @@ def test_a_download_that_hangs_is_given_up(tmp_path: Path, env: dict[str, str]) 
 
 
 FINDER = """
-from loom_client.temporal_binary import find_temporal
-from loom_client.temporal_source import build_with_go
+from loom_cli.dev.temporal_cli import find_temporal
+from loom_cli.dev.temporal_cli import build_with_go
 print(find_temporal(sources=[build_with_go]))
 """
 
@@ -259,7 +258,7 @@ def test_a_long_command_says_what_it_does_and_since_when(tmp_path: Path) -> None
 
 
 def test_progress_runs_before_anything_is_installed() -> None:
-    script = ROOT / "loom_client" / "progress.py"
+    script = ROOT / "loom_cli" / "dev" / "progress.py"
     ended = subprocess.run(
         [sys.executable, "-I", "-S", script, "Installing", "--", "sh", "-c", "echo the reason; exit 7"],
         capture_output=True, text=True, check=False,

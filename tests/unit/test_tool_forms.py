@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from activities.registry import ToolRegistry
-from loom_dsl.agent import tool_reference
+from loom_dsl.agent.definition import tool_reference
 from loom_dsl.errors import ToolDeclarationError, ToolValidationError
-from loom_dsl.tools import Risk, Tool, ToolContext, tool, validate_arguments
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.risk import Risk
+from loom_dsl.tools.tool import Tool, tool, validate_arguments
+from loom_tools.registry import ToolRegistry
 
 CONTEXT = ToolContext(working_dir=Path(), job="j1")
 

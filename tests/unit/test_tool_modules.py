@@ -2,9 +2,9 @@
 
 import pytest
 
-from activities.registry import ToolRegistry
 from loom_dsl.errors import MissingTools
-from loom_dsl.tool_modules import is_of_python
+from loom_dsl.tools.tool import is_of_python
+from loom_tools.registry import ToolRegistry
 
 
 @pytest.mark.parametrize("reference", ["os:system", "subprocess:run", "os.path:join", "builtins:eval"])

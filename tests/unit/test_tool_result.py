@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl import tool_result
-from loom_dsl.tool_result import LIMIT, RECOVERABLE, failure, refusal, success
+from loom_dsl.tools import result
+from loom_dsl.tools.result import LIMIT, RECOVERABLE, failure, refusal, success
 
 
 def test_an_output_is_given_as_it_is() -> None:
@@ -61,7 +61,7 @@ def test_every_code_that_has_advice_is_one_that_can_come() -> None:
         value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.LoomError)
     ]
     codes = {known.code for known in classes} | {"approval_expired", "unreadable_result"}
-    assert sorted(set(tool_result._ADVICE) - codes) == []
+    assert sorted(set(result._ADVICE) - codes) == []
 
 
 @pytest.mark.parametrize(

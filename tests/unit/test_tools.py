@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_dsl.errors import ToolDeclarationError, ToolValidationError
-from loom_dsl.tools import Retry, Risk, Tool, ToolContext, tool, validate_arguments
+from loom_dsl.fields import Retry
+from loom_dsl.tools.context import ToolContext
+from loom_dsl.tools.risk import Risk
+from loom_dsl.tools.tool import Tool, tool, validate_arguments
 
 
 class Point(BaseModel):

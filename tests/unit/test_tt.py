@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.commands import Drain, RunActivity, Started
-from loom_dsl.events import decode
-from loom_dsl.machine import Machine
-from loom_dsl.machine_state import MachineState
-from loom_dsl.simulate import Outcome
-from loom_dsl.states import RunState
-from loom_dsl.turn import TurnState, turn_id
+from loom_dsl.agent.states import RunState
+from loom_dsl.agent.turn import TurnState, turn_id
+from loom_dsl.machine.commands import Drain, RunActivity, Started
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.state import MachineState
+from loom_dsl.observe.events import decode
+from loom_dsl.simulation.in_memory import Outcome
 from tests.support.simulated import (
     JOB,
     Agent,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from loom_dsl.agent.turn import LARGEST_STATE, ExecutionContext, TurnState, Usage, recursion_events, turn_id
 from loom_dsl.errors import PlanError
-from loom_dsl.turn import LARGEST_STATE, ExecutionContext, TurnState, Usage, recursion_events, turn_id
 
 COUNTS = st.integers(min_value=0, max_value=2**53)
 JSON = st.recursive(

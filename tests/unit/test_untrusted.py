@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.messages import INJECTED, UNTRUSTED_TASK
-from loom_dsl.named import unnamed
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.permissions import ToolTraits, decide, traits_of
-from loom_dsl.remembered import Remembered
-from loom_dsl.roles import Role, Roles
-from loom_dsl.template import literal_texts
-from loom_dsl.tools import Tool, tool
-from loom_dsl.untrusted import hear, injected_note, speaks, task_note, words_in, words_of_user
+from loom_dsl.agent.messages import INJECTED, UNTRUSTED_TASK
+from loom_dsl.agent.provenance import hear, injected_note, speaks, task_note, unnamed, words_in, words_of_user
+from loom_dsl.expr.template import literal_texts
+from loom_dsl.permissions.decide import decide
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.remembered import Remembered
+from loom_dsl.permissions.roles import Role, Roles
+from loom_dsl.permissions.traits import ToolTraits, traits_of
+from loom_dsl.tools.tool import Tool, tool
 
 WORDS = (
     "Fetch https://news.example.org/a and write a summary to reports/sum.md, then run `make test`; mail to ann@x.org."

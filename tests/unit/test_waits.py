@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from loom_client.cli.waits import MOST_STILL, Told
-from loom_client.why_facts import Facts, Pending
+from loom_cli.commands.run.follow import MOST_STILL, Told
+from loom_cli.required_action import Facts, Pending
 
 NOW = 1_000_000.0
 ROW: dict[str, Any] = {"job": "job-1", "state": "model_running", "status": "running"}

@@ -20,13 +20,13 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.webhooks.delivery import Deliveries
-from activities.webhooks.sending import NotTaken, Sender, Senders
-from activities.webhooks.telling import write_webhooks
-from loom_client.gateway.issue import link_maker
-from loom_client.gateway.links import read
+from activities.webhooks.outbox import write_webhooks
+from activities.webhooks.sender import NotTaken, Sender, Senders
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, DocumentError
-from loom_dsl.webhooks import Endpoint, read_webhooks, told_as
+from loom_dsl.observe.webhooks import Endpoint, read_webhooks, told_as
+from loom_gateway.issue import link_maker
+from loom_gateway.links import read
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 from tests.support.receiver import Receiver, receiver

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.canonical import canonical_json
-from loom_dsl.wire import read_payload
+from loom_dsl.machine.payloads import read_payload
+from loom_dsl.text.canonical import canonical_json
 
 LARGEST = 1_000
 

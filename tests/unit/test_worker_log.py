@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
-from loom_client.cli.worker_log import FAILED, OncePerCause, log_halt
+from loom_cli.commands.serve.log import FAILED, OncePerCause, log_halt
 
 LATE = "its heartbeat did not reach the server within 5 s, so it is run again: the server was away, or this worker"
 

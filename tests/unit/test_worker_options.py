@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_client.cli.development import WorkerOptions
-from loom_client.cli.options import named_by
+from loom_cli.commands.serve.dev import WorkerOptions
+from loom_cli.options import named_by
 from loom_client.settings import Settings
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.admit import admit
-from loom_dsl.agent import Agent
-from loom_dsl.approval_policy import Approvals
-from loom_dsl.compile import check_text, compile_graph
+from loom_dsl.agent.definition import Agent
+from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import GraphRefused
-from loom_dsl.hook_points import HookPoint
-from loom_dsl.machine_state import MachineState
-from loom_dsl.permission_lists import Permissions
-from loom_dsl.plan import Plan
-from loom_dsl.simulate import Simulation
-from loom_dsl.written import LONGEST_REFUSAL, Allow, text_of, unwrapped
+from loom_dsl.graph.admission import admit
+from loom_dsl.graph.compiler import check_text, compile_graph
+from loom_dsl.graph.generated import LONGEST_REFUSAL, Allow, text_of, unwrapped
+from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.state import MachineState
+from loom_dsl.permissions.policy import Permissions
+from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.tools.hook_points import HookPoint
 from tests.support.simulated import SYSTEM
 from tests.unit.test_scenario import play
 

@@ -1,0 +1,6 @@
+"""What a model is shown in a turn.
+
+The activities that choose the messages of a turn by priority (assemble), summarise a long conversation (compress),
+and read and add a turn's text. Imports `activities.model` for the summary's own call; imported by `activities.jobs`
+and the registration.
+"""

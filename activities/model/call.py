@@ -1,0 +1,255 @@
+"""The model call: streamed to watchers, stored once, retried by the engine."""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio import activity
+
+from activities import catalogue as catalogues
+from activities.catalogue import KEPT, tool_specs
+from activities.chat.client import chat_body
+from activities.chat.provider import cost_microusd
+from activities.chat.reply import ModelReply
+from activities.model.tool_calls import kept_calls, traits
+from activities.model.usage import WASTED, lost_before, start_of, stream_of
+from activities.observe.events import store_events
+from activities.observe.turn_log import tell
+from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.transcript import MASKED, Transcript
+from loom_dsl.agent.context import estimate_tokens
+from loom_dsl.agent.messages import render
+from loom_dsl.errors import Aborted, ModelProtocolError, StoreError
+from loom_dsl.text.redaction import MaskedStream, mask_known
+from loom_store.rows import NewEntry
+from loom_store.transaction import Transaction
+from loom_store.transcript import NOTE, PRIVATE
+
+DEEP = "the recursion is at depth %d, deeper than limits.alarm_depth; see `loom show %s --profile`"
+"""The alarm, about the turn of this depth."""
+DELTA_SECONDS = 0.05
+"""Text goes to watchers in pieces of this time: 0 history events, 20 rows a second."""
+
+
+class Deltas:
+    """Text on its way to watchers, in batches, without the secrets that are known, fenced by attempt."""
+
+    def __init__(self, runtime: Runtime, call: ActivityCall) -> None:
+        self._runtime, self._call, self._attempt = runtime, call, call.attempt
+        self._pending: list[str] = []
+        self._masked = MaskedStream(runtime.secrets)
+        self._unsent = ""
+        self._sequence = 0
+        self._last = time.monotonic()
+
+    async def add(self, text: str) -> None:
+        """Take a piece of text.
+
+        Raises:
+            Aborted: A newer attempt streams already, so this one must stop.
+        """
+        self._pending.append(text)
+        if time.monotonic() - self._last >= DELTA_SECONDS:
+            try:
+                if not await self._runtime.store.write(self.flush, durable=False):
+                    raise Aborted("a newer attempt of this model call is running")
+                self._unsent = ""
+            except StoreError as error:
+                if not error.passes:
+                    raise
+                # It goes with the next piece: the answer is not given up because watchers cannot see it grow.
+            self._last = time.monotonic()
+
+    def flush(self, tx: Transaction, *, last: bool = False) -> bool:
+        """Write what is pending, and at last what may have been the beginning of a secret.
+
+        Returns:
+            False when a newer attempt has begun.
+        """
+        text, self._pending = self._masked.feed("".join(self._pending)), []
+        text += self._masked.rest() if last else ""
+        self._unsent += text
+        if not self._unsent:
+            return True
+        self._sequence += 1
+        stream, unsent = stream_of(self._call), self._unsent
+        return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, unsent, turn=self._call.turn)
+
+
+class Model:
+    """The activity ``loom.model.call``."""
+
+    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
+        self._runtime, self._transcript = runtime, transcript
+        self._tool_specs: dict[tuple[tuple[str, ...], str | None], str] = {}
+
+    @activity.defn(name="loom.model.call")
+    async def call(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Ask the model and store its answer.
+
+        Returns:
+            End of the entry range, usage, cost in millionths of a dollar, and the tool calls with the traits that
+            order them. The text and the arguments stay in the store.
+        """
+        call = ActivityCall.of(envelope)
+        facts = await self._runtime.facts(call.job)
+        # Before the model is asked: what a store that cannot be written to would lose is not paid for. The disk is
+        # waited for once, with the answer, which lies behind this in the same log.
+        alarm = call.turn > (facts.agent.limits.alarm_depth or sys.maxsize)
+        writing = asyncio.ensure_future(self._body(call, facts))  # while the store begins
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
+            if alarmed:
+                tell(call, DEEP, call.turn, call.job, level=logging.WARNING)
+            if stored is not None:
+                return await self._result(facts, *stored)
+            body = await writing
+        finally:
+            writing.cancel()
+        deltas = Deltas(self._runtime, call)
+        began = time.monotonic()
+        reply = await self._ask(call, facts, body, deltas)
+        took = round((time.monotonic() - began) * 1000)
+        head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
+        warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)
+        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, said, deltas, warning, took))
+        self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
+        return await self._result(facts, end, kept)
+
+    async def _ask(self, call: ActivityCall, facts: JobFacts, body: bytes, deltas: Deltas) -> ModelReply:
+        endpoint, _ = self._runtime.endpoint(facts.agent.model)
+        headers = {"x-loom-run": call.job}
+        return await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
+
+    async def _body(self, call: ActivityCall, facts: JobFacts) -> bytes:
+        context = call.arguments["context"]
+        system = (await self._runtime.content(context["system"])).decode()
+        session = await self._runtime.conversation(call.job)
+        messages = await self._transcript.messages(session, call.arguments["entries"])
+        texts = [render({"role": "system"}, system)] if system else []
+        if (summary := context.get("summary")) is not None:
+            texts.append(render({"role": "system"}, messages[summary][0]))
+        for start, end in context["ranges"]:
+            texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
+        _, name = self._runtime.endpoint(facts.agent.model)
+        return chat_body(
+            texts, model=name, tools_json=await self._specs(facts, context.get(KEPT)), parameters=facts.agent.parameters
+        )
+
+    async def _specs(self, facts: JobFacts, offered: str | None) -> str:
+        key = facts.agent.tools, offered
+        if key not in self._tool_specs:
+            catalogue = await catalogues.kept(self._runtime, offered)
+            self._tool_specs[key] = tool_specs(self._runtime, facts.agent, catalogue)
+        return self._tool_specs[key]
+
+    async def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
+        kept = head[PRIVATE]
+        catalogue = await catalogues.kept(self._runtime, catalogues.catalogue_of(head))
+        tools = catalogues.tools_of(self._runtime, facts.agent, catalogue)
+        calls = await traits(end - 1, head.get("tool_calls", ()), tools, self._runtime.secrets)
+        return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
+
+
+def _begin(tx: Transaction, call: ActivityCall, *, alarm: bool) -> tuple[tuple[int, dict[str, Any]] | None, bool]:
+    """Store the events; give the answer if an attempt before this one stored it, and whether the alarm is new."""
+    store_events(tx, call)
+    start = call.arguments["entries"]
+    for entry in tx.read_entries(call.session, start, start + 1):
+        if entry.key == call.key:
+            return (entry.seq + 1, entry.head), False
+    alarmed = alarm and _sound_alarm(tx, call)
+    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
+    return None, alarmed
+
+
+def _sound_alarm(tx: Transaction, call: ActivityCall) -> bool:
+    """Tell watchers, once a job, that its recursion is deep; whether they had not been told."""
+    last = tx.last_offset(call.job)
+    warning = {"t": "warning", "n": call.turn, "code": "deep_recursion", "message": DEEP % (call.turn, call.job)}
+    first, _ = tx.append_events(call.job, "deep_recursion", [warning])
+    return first > last
+
+
+def _head(
+    facts: JobFacts, reply: ModelReply, body: bytes, offered: str | None, secrets: Mapping[str, str]
+) -> dict[str, Any]:
+    """The answer as the session keeps it, without its text."""
+    calls = kept_calls(reply.tool_calls, secrets)
+    told = used(facts.agent.model, reply, body, json.dumps(calls))
+    head: dict[str, Any] = {"role": "assistant", PRIVATE: {**told, "finish": reply.finish_reason[:40]}}
+    if offered and calls:
+        head[PRIVATE][KEPT] = offered
+    kept = [call["function"]["arguments"] for call in calls]
+    if masked := [at for at, call in enumerate(reply.tool_calls) if call.arguments != kept[at]]:
+        head[PRIVATE][MASKED] = masked
+    return {**head, "tool_calls": calls} if calls else head
+
+
+def used(model: str, reply: ModelReply, body: bytes, calls: str = "") -> dict[str, Any]:
+    """What an answer used: ``usage`` in tokens, estimated where the provider told none, and ``cost``.
+
+    Args:
+        model: The model as the user names it.
+        reply: The answer.
+        body: The request.
+        calls: The answer's tool calls as JSON text.
+    """
+    usage = reply.usage
+    prompt, completion, cached = (
+        (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        if usage
+        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + calls), 0)
+    )
+    return {
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
+        "cost": cost_microusd(model, reply.model, prompt, completion, cached),
+    }
+
+
+def warning_of(reply: ModelReply) -> dict[str, str] | None:
+    """What a watcher should know about an answer that is not what it should be.
+
+    Raises:
+        ModelProtocolError: It is no answer at all.
+    """
+    if reply.finish_reason == "length":
+        what = "the model reached its limit of output tokens, so its answer is cut off"
+        return {"code": "answer_cut", "message": f"{what}; raise max_tokens in the agent's parameters"}
+    if reply.text or reply.tool_calls:
+        return None
+    if reply.finish_reason != "stop":
+        raise ModelProtocolError(f"the model's answer is empty (it ended with {reply.finish_reason[:40]!r})")
+    return {"code": "empty_answer", "message": "the model ended with an empty answer"}
+
+
+def _finish(
+    tx: Transaction,
+    call: ActivityCall,
+    head: dict[str, Any],
+    text: str,
+    deltas: Deltas,
+    warning: dict[str, str] | None,
+    took: int,
+) -> tuple[int, dict[str, Any], str | None]:
+    """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
+    if not deltas.flush(tx, last=True):
+        raise Aborted("a newer attempt of this model call is running")
+    if lost := lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
+        head = {**head, PRIVATE: {**head[PRIVATE], WASTED: lost}}
+    # Without calls, an API wants a text back, be it an empty one.
+    content = text if text or "tool_calls" not in head else None
+    entry = NewEntry(kind="message", head=head, content=content, job=call.job, turn=call.turn)
+    end = tx.append_entries(call.session, call.key, [entry]).end
+    stored = tx.read_entries(call.session, end - 1, end)[0]
+    kept = tx.get_blob(stored.content_digest).decode() if stored.content_digest else None
+    event: dict[str, Any] = {"t": "llm_finish", "n": call.turn, "ms": took}
+    event["content"] = {"$blob": stored.content_digest} if stored.content_digest else ""
+    more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
+    tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])
+    return end, stored.head, kept

@@ -1,0 +1,98 @@
+"""One model call of a graph's node: streamed to watchers, its answer stored once, without tools and conversation."""
+
+import asyncio
+import json
+from typing import Any
+
+from temporalio import activity
+
+from activities.chat.client import chat_body
+from activities.model.call import Deltas, used, warning_of
+from activities.observe.events import store_events
+from activities.runtime import ActivityCall, Runtime
+from loom_dsl.errors import Aborted, ResultTooLarge
+from loom_dsl.text.redaction import redact
+from loom_store.transaction import Transaction
+
+LARGEST_TEXT = 256 * 1024
+"""Characters of an answer, which goes through the history."""
+
+
+class Llm:
+    """The activity ``loom.llm.call``."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @activity.defn(name="loom.llm.call")
+    async def call(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Ask a model, or give the answer that an attempt before this one stored.
+
+        Returns:
+            ``text``, ``usage`` in tokens, and ``cost`` in millionths of a dollar.
+        """
+        call = ActivityCall.of(envelope)
+        stored = await self._runtime.store.read(lambda tx: _stored(tx, call))
+        if stored is not None:
+            await self._runtime.store.write(lambda tx: store_events(tx, call))
+            return stored
+        # The store writes in order, so what watchers are told of the beginning comes before the first text.
+        begun = asyncio.ensure_future(self._runtime.store.write(lambda tx: _begin(tx, call)))
+        try:
+            answer, warning = await self._ask(call, deltas := Deltas(self._runtime, call))
+        finally:
+            await begun
+        return await self._runtime.keep(lambda tx: _finish(tx, call, answer, warning, deltas))
+
+    async def _ask(self, call: ActivityCall, deltas: Deltas) -> tuple[dict[str, Any], dict[str, str] | None]:
+        given = call.arguments
+        endpoint, name = self._runtime.endpoint(given["model"])
+        messages = [{"role": "user", "content": str(given["prompt"])}]
+        if given.get("system"):
+            messages.insert(0, {"role": "system", "content": str(given["system"])})
+        texts = [json.dumps(message, ensure_ascii=False) for message in messages]
+        body = chat_body(texts, model=name, tools_json=None, parameters=given.get("parameters") or {})
+        headers = {"x-loom-run": call.job}
+        reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
+        text = redact(reply.text, self._runtime.secrets)
+        if len(text) > LARGEST_TEXT:
+            raise ResultTooLarge(
+                f"the model's answer has {len(text)} characters, and a result may have {LARGEST_TEXT}; "
+                "set max_tokens in the node's parameters"
+            )
+        return {"text": text, **used(given["model"], reply, body)}, warning_of(reply)
+
+
+def _finish_key(call: ActivityCall) -> str:
+    return f"{call.turn}/{call.at}/finish"
+
+
+def _stored(tx: Transaction, call: ActivityCall) -> dict[str, Any] | None:
+    """The answer, if an attempt before this one stored it."""
+    first, count = tx.append_events(call.job, _finish_key(call), [])
+    if not count:
+        return None
+    ((_, event),) = tx.read_events(call.job, after=first - 1, limit=1, expand=True)
+    return {"text": event["content"], "usage": event["usage"], "cost": event["cost"]}
+
+
+def _begin(tx: Transaction, call: ActivityCall) -> None:
+    store_events(tx, call)
+    tx.append_events(call.job, f"{call.turn}/{call.at}/start", [{"t": "llm_start", "n": call.turn, "node": call.at}])
+
+
+def _finish(
+    tx: Transaction, call: ActivityCall, answer: dict[str, Any], warning: dict[str, str] | None, deltas: Deltas
+) -> dict[str, Any]:
+    """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
+    stored = _stored(tx, call)
+    if stored is not None:
+        return stored
+    if not deltas.flush(tx, last=True):
+        raise Aborted("a newer attempt of this model call is running")
+    content = {"$blob": tx.put_blob(answer["text"].encode("utf-8", "replace"))}
+    event = {"t": "llm_finish", "n": call.turn, "node": call.at, **answer, "content": content}
+    del event["text"]
+    more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
+    tx.append_events(call.job, _finish_key(call), [event, *more])
+    return answer

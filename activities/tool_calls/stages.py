@@ -1,0 +1,138 @@
+"""The stages of a tool call before it runs: discover, validate, authorize, check_cancel."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from temporalio import activity
+
+from activities.observe.events import store_events
+from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.tool_calls.approval_request import Asked, in_expressions, request_of
+from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.hooks import Hooks, hooked
+from activities.tool_calls.outcomes import failed
+from activities.tool_calls.services import check_runtime
+from loom_dsl.errors import LoomError, PermissionDenied, ToolValidationError
+from loom_dsl.text.canonical import canonical_json
+from loom_dsl.tools.secrets import refuse_secrets
+from loom_dsl.tools.tool import validate_arguments
+from loom_store.transaction import Transaction
+
+# How often a tool may be called in a job.
+
+
+async def check_call_limit(runtime: Runtime, call: ActivityCall, facts: JobFacts) -> None:
+    """Refuse a model's call beyond the agent's limit for its tool.
+
+    Counted is what the model asked for in the order in which it did, whatever became of it, so that every attempt
+    finds the same number.
+
+    Raises:
+        PermissionDenied: It is one too many.
+    """
+    item = call.arguments["call"]
+    limit = facts.agent.limits.calls.get(item["name"])
+    if limit is None or "e" not in item:
+        return
+    number = await runtime.store.read(lambda tx: _number(tx, call, item))
+    if number > limit:
+        raise PermissionDenied(
+            f"{item['name']} may be called {limit} time{'' if limit == 1 else 's'} in a job, and this is call {number}"
+        )
+
+
+def _number(tx: Transaction, call: ActivityCall, item: Mapping[str, Any]) -> int:
+    """Say the how manyth call of its tool in this job it is, from 1."""
+    count = 0
+    for entry in tx.read_entries(call.session, 0, item["e"] + 1):
+        if entry.job != call.job:
+            continue
+        for index, made in enumerate(entry.head.get("tool_calls", ())):
+            if made["function"]["name"] == item["name"] and (entry.seq, index) <= (item["e"], item["i"]):
+                count += 1
+    return count
+
+
+CUT = "your message was cut off at the limit of output tokens, so make the arguments shorter;"
+
+
+class Stages:
+    """The stages that only look: each is an activity of its own, local by default."""
+
+    def __init__(self, runtime: Runtime, calls: CallEvaluator) -> None:
+        self._runtime, self._calls = runtime, calls
+        self._hooks = Hooks(runtime, calls)
+
+    @activity.defn(name="loom.tool.discover")
+    @hooked("discover")
+    async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Find the tool and ask whether it is available, and may be called once more."""
+        call = await self._begin(envelope)
+        try:
+            facts = await self._runtime.facts(call.job)
+            await check_call_limit(self._runtime, call, facts)
+            await check_runtime(self._runtime, call, await self._calls.tool(facts, call.arguments["call"]))
+        except LoomError as error:
+            return failed(error)
+        return {"ok": True}
+
+    @activity.defn(name="loom.tool.validate")
+    @hooked("validate")
+    async def validate(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments; those of a call that changes something, or that were edited, are kept as approved."""
+        call = await self._begin(envelope)
+        edited = call.arguments.get("edited")
+        try:
+            tool = await self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"])
+            raw = await self._calls.raw_arguments(call) if edited is None else edited
+            arguments = validate_arguments(tool, raw)
+            masked = edited is None and await self._calls.was_masked(call)
+            refuse_secrets(arguments, self._runtime.secrets, masked=masked)
+        except ToolValidationError as error:
+            cut = edited is None and await self._calls.was_cut(call)
+            return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
+        except LoomError as error:
+            return failed(error)
+        if tool.read_only and edited is None:
+            return {"ok": True, "arguments": None}
+        text = canonical_json(arguments).encode()
+        return {"ok": True, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
+
+    @activity.defn(name="loom.tool.authorize")
+    @hooked("authorize")
+    async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Decide by policy; where it asks, describe the call for a human."""
+        call = await self._begin(envelope)
+        facts = await self._runtime.facts(call.job)
+        try:
+            tool = await self._calls.tool(facts, call.arguments["call"])
+            arguments = await self._calls.arguments(call, tool)
+            verdict = await self._calls.verdict(call, facts, tool, arguments)
+        except LoomError as error:
+            return {"decision": "deny", **failed(error)}
+        if verdict.decision == "deny":
+            return {"decision": "deny", "ok": False, "code": "permission_denied", "message": verdict.reason}
+        if verdict.decision == "allow":
+            return {"decision": "allow", "rule": verdict.rule, "layer": verdict.layer}
+        try:
+            policy = self._calls.approvals(call, facts, tool, verdict)
+        except LoomError as error:
+            return {"decision": "deny", **failed(error)}
+        request = await request_of(self._calls, call, facts, Asked(tool, arguments, verdict, policy))
+        return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
+
+    @activity.defn(name="loom.tool.check_cancel")
+    @hooked("check_cancel")
+    async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
+        """Look at the abort mark: a signal reaches the workflow only with its next task."""
+        call = await self._begin(envelope)
+        mark = await self._runtime.store.read(lambda tx: tx.abort_requested(call.job))
+        if mark is not None:
+            return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
+        return {"ok": True}
+
+    async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
+        call = ActivityCall.of(envelope)
+        if call.batches:
+            await self._runtime.store.write(lambda tx: store_events(tx, call))
+        return call

@@ -1,0 +1,5 @@
+"""``python -m loom_cli`` is ``loom``."""
+
+from loom_cli import main
+
+main()

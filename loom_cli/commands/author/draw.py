@@ -1,0 +1,141 @@
+"""``loom graph`` and ``loom diff``: a graph as a picture, where a job stands in it, and what differs between two."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from loom_cli.errors import DONE, FAILED, guarded, guarded_plain
+from loom_cli.options import Address, Json, Namespace, StorePath, TaskQueue, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loom_client.settings import Settings
+    from loom_dsl.authoring.overlay import Overlay
+    from loom_dsl.graph.plan import Plan
+    from loom_store.store import Store
+
+
+PAGE = 2_000
+"""Events that are read at once."""
+FORMATS = ("text", "mermaid", "dot", "svg")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("graph", help="Draw a graph: every node, and every edge with its condition.")(graph)
+    app.command("diff")(guarded_plain(diff))
+
+
+@guarded
+async def graph(
+    target: Annotated[
+        str | None,
+        typer.Argument(help="An agent's or a graph's file, or the name of a shipped graph.", metavar="[FILE]"),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="How it is drawn; text on a terminal, Mermaid elsewhere. SVG needs `loom-dsl[svg]`, or Graphviz.",
+            metavar="|".join(FORMATS),
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Draw the graph of this job: visits, and where its tokens are.", metavar="JOB")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Draw what is behind tool nodes, too.")] = False,
+    address: Address = None,
+    namespace: Namespace = None,
+    task_queue: TaskQueue = None,
+    store: StorePath = None,
+) -> int:
+    """Draw a graph."""
+    from loom_cli.project.files import ANY_MODEL, plan_of
+    from loom_dsl.errors import UserError
+
+    chosen = form or ("text" if sys.stdout.isatty() else "mermaid")
+    if chosen not in FORMATS:
+        raise UserError(f"--format {chosen}: write one of {', '.join(FORMATS)}")
+    if (target is None) == (job is None):
+        raise UserError("give the file of a graph, or --job and a job's id")
+    overlay = None
+    if job is not None:
+        plan, overlay = await _of_job(settings_of(address, namespace, task_queue, store), job)
+    else:
+        plan = plan_of(target or "", os.environ, ANY_MODEL)
+    _show(plan, chosen, whole, overlay)
+    return DONE
+
+
+def _show(plan: "Plan", form: str, whole: bool, overlay: "Overlay | None") -> None:
+    if form == "text":
+        from loom_cli.render.flowchart import draw
+        from loom_cli.render.terminal import paper_for
+
+        draw(paper_for(), plan, whole=whole, overlay=overlay)
+    elif form == "dot":
+        from loom_dsl.authoring.dot import dot
+
+        print(dot(plan, whole=whole, overlay=overlay), end="")
+    elif form == "svg":
+        from loom_cli.render.svg import svg
+
+        print(svg(plan, whole=whole, overlay=overlay), end="")
+    else:
+        from loom_dsl.authoring.mermaid import mermaid_plan
+
+        print(mermaid_plan(plan, whole=whole, overlay=overlay), end="")
+
+
+async def _of_job(settings: "Settings", job: str) -> "tuple[Plan, Overlay]":
+    """Give the plan of a job, and where it stands, or which way it went if it has ended."""
+    from loom_cli.opening import existing_store, find_job, opened
+    from loom_dsl.authoring.overlay import Overlay, overlay_of, overlay_of_events
+    from loom_dsl.graph.plan import Plan
+
+    with existing_store(settings) as opened_store:
+        row = await find_job(opened_store, job)
+        text = await opened_store.read(lambda tx: tx.get_blob(row["plan"]))
+        plan = Plan.load(text.decode())
+        told = overlay_of_events(plan, _events(opened_store, job)) if row["ended_at"] else Overlay()
+    if row["ended_at"]:
+        return plan, told
+    async with opened(settings) as loom:
+        return plan, overlay_of(plan, await loom.job(job).status())
+
+
+def _events(store: "Store", job: str) -> "Iterator[dict[str, Any]]":
+    """Read a job's events from the first to the last."""
+
+    def page(after: int) -> "list[tuple[int, dict[str, Any]]]":
+        return store.read_sync(lambda tx: tx.read_events(job, after=after, limit=PAGE))
+
+    batch = page(0)
+    while batch:
+        yield from (event for _, event in batch)
+        batch = page(batch[-1][0])
+
+
+def diff(
+    old: Annotated[
+        str, typer.Argument(help="An agent's or a graph's file, or the name of a shipped graph.", metavar="OLD")
+    ],
+    new: Annotated[str, typer.Argument(help="What it is compared with.", metavar="NEW")],
+    as_json: Json = False,
+) -> int:
+    """Tell what differs between two graphs, by node and by edge; 1 when something does."""
+    from loom_cli.project.files import plan_of
+    from loom_cli.render.reports import write_difference
+    from loom_cli.render.terminal import paper_for
+    from loom_dsl.authoring.diff import diff as compare
+
+    found = compare(plan_of(old, os.environ), plan_of(new, os.environ))
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        write_difference(paper_for(), found)
+    return FAILED if found else DONE

@@ -1,0 +1,153 @@
+"""Options that several commands share, and the settings that follow from them."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from loom_client.settings import user_name
+
+if TYPE_CHECKING:
+    from loom_client.settings import Settings
+
+
+Address = Annotated[str | None, typer.Option(help="Temporal server, HOST:PORT (LOOM_ADDRESS).", metavar="HOST:PORT")]
+Namespace = Annotated[str | None, typer.Option(help="Temporal namespace (LOOM_NAMESPACE).", metavar="NAME")]
+TaskQueue = Annotated[str | None, typer.Option(help="Queue that workers serve (LOOM_TASK_QUEUE).", metavar="NAME")]
+StorePath = Annotated[str | None, typer.Option("--store", help="The store's file (LOOM_STORE).", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+By = Annotated[str, typer.Option(help="Who decides; your user name by default.", metavar="NAME")]
+Sign = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign",
+        help="Sign with this private key of `loom key` (LOOM_SIGNING_KEY).",
+        metavar="KEYFILE",
+        envvar="LOOM_SIGNING_KEY",
+    ),
+]
+Keys = Annotated[
+    Path | None,
+    typer.Option(
+        "--approver-keys",
+        help="Public keys of those who sign decisions (LOOM_APPROVER_KEYS).",
+        metavar="FILE",
+        envvar="LOOM_APPROVER_KEYS",
+    ),
+]
+Tools = Annotated[
+    list[str] | None, typer.Option(help="Python module with your own tools; may be repeated.", metavar="MODULE")
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="A value of a graph's input; may be repeated.", metavar="NAME=VALUE"),
+]
+InputFile = Annotated[Path | None, typer.Option(help="File with a graph's input, as YAML or JSON.", metavar="FILE")]
+Workdir = Annotated[Path | None, typer.Option(help="Directory that file tools are confined to.")]
+States = Annotated[bool, typer.Option("--states", help="Show every change of state.")]
+Mode = Annotated[
+    Literal["plan", "default", "accept_edits", "dont_ask"] | None,
+    typer.Option(help="In place of the file's mode: plan only reads, dont_ask refuses what would ask."),
+]
+JobName = Annotated[str, typer.Argument(help="The job's id.", metavar="JOB")]
+
+Place = tuple[str | None, str | None, str | None, str | None]
+"""What `settings_of` takes, in its order: address, namespace, task queue, store."""
+_PLACE = {"address": Address, "namespace": Namespace, "task_queue": TaskQueue, "store": StorePath}
+R = TypeVar("R")
+
+
+def placed(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options that say where the server and the store are; it takes them together, as `place`."""
+
+    @functools.wraps(command)
+    def run(**given: Any) -> R:
+        return command(place=tuple(given.pop(name) for name in _PLACE), **given)
+
+    kept = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "place"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, kind, default=None, annotation=option) for name, option in _PLACE.items()]
+    run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+    own = {name: option for name, option in command.__annotations__.items() if name != "place"}
+    run.__annotations__ = {**own, **_PLACE}
+    return run
+
+
+def named_by(flag: str, file: Path | None) -> str:
+    """Give how a file was named, so that messages say where to correct it: the flag, or the variable beside it.
+
+    Args:
+        flag: The option, which has a variable of the same name, such as ``--webhooks``.
+        file: Its value.
+    """
+    variable = f"LOOM_{flag.removeprefix('--').replace('-', '_').upper()}"
+    given = os.environ.get(variable)
+    return variable if given and Path(given) == file else flag
+
+
+def who(by: str, sign: Path | None) -> dict[str, Any]:
+    """Give the fields that say who decides: the person of the key, or of the option, or the user.
+
+    Raises:
+        UserError: The key is none, or somebody else's.
+    """
+    from loom_client.signing import SigningKey
+    from loom_dsl.errors import UserError
+
+    if sign is None:
+        return {"by": by or user_name()}
+    key = SigningKey.load(sign)
+    if by not in ("", key.by):
+        raise UserError(f"--by {by}: the key {sign} is that of {key.by}")
+    return {"by": key.by, "sign": key}
+
+
+def settings_of(
+    address: str | None = None,
+    namespace: str | None = None,
+    task_queue: str | None = None,
+    store: str | None = None,
+) -> "Settings":
+    """Give the settings: flags first, then the environment, then the defaults.
+
+    Raises:
+        ConfigurationError: A variable of the environment is not what it should be.
+    """
+    from pydantic import ValidationError
+
+    from loom_client.settings import Settings
+    from loom_dsl.errors import ConfigurationError
+
+    given = {"address": address, "namespace": namespace, "task_queue": task_queue, "store": store}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    try:
+        settings = Settings().model_copy(update=chosen)
+    except ValidationError as error:
+        names = ", ".join(f"LOOM_{str(found['loc'][0]).upper()}" for found in error.errors())
+        raise ConfigurationError(f"the environment's {names} cannot be used: {error.errors()[0]['msg']}") from None
+    host, colon, port = settings.address.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 65_536):
+        raise ConfigurationError(f"{settings.address!r} is not an address; write HOST:PORT, such as 127.0.0.1:7233")
+    return settings
+
+
+def new_names(given: list[str] | None) -> dict[str, str]:
+    """Read what `--map` says.
+
+    Raises:
+        UserError: One of them is not OLD=NEW.
+    """
+    return dict(_renamed(one) for one in given or ())
+
+
+def _renamed(given: str) -> tuple[str, str]:
+    from loom_dsl.errors import UserError
+
+    old, separator, new = given.partition("=")
+    if not separator or not old.strip() or not new.strip():
+        raise UserError(f"--map {given!r}: write the old node, =, and the new one, such as ask=approve")
+    return old.strip(), new.strip()

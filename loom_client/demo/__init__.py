@@ -1,4 +1,0 @@
-"""The demo: an agent at work on Loom's own checkout, whose worker is killed twice.
-
-``python -m loom_client.demo`` starts everything it needs on free ports, and ends everything again.
-"""

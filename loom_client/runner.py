@@ -1,0 +1,111 @@
+"""An agent to call: the five ways in, each of them one durable job (mission A12)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from loom_client.client import Loom
+from loom_client.job import Job
+from loom_dsl.agent.definition import Agent
+from loom_dsl.agent.run import RunInput, RunResult
+from loom_dsl.agent.turn import ExecutionContext, TurnState
+from loom_dsl.errors import LoomError, UserError
+from loom_dsl.observe.events import Event
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class RunFailed(LoomError):
+    """The run did not complete. `result` says how far it came."""
+
+    code = "run_failed"
+
+    def __init__(self, result: RunResult) -> None:
+        self.result = result
+        error = result.error
+        super().__init__(f"{error.code}: {error.message}" if error else f"the run ended {result.status}")
+
+
+class AgentRunner:
+    """One agent on one connection.
+
+    Args:
+        loom: The connection.
+        agent: The agent's definition.
+        workdir: Directory that file tools are confined to; the current one when absent.
+    """
+
+    def __init__(self, loom: Loom, agent: Agent, workdir: str | None = None) -> None:
+        self._loom, self.agent, self._workdir = loom, agent, workdir
+
+    async def run(self, text: str) -> str:
+        """Do a task and give the answer.
+
+        Raises:
+            RunFailed: It failed or was aborted.
+        """
+        result = await (await self._start(RunInput.of_text(text))).result()
+        if result.status != "completed":
+            raise RunFailed(result)
+        return result.answer
+
+    async def execute(self, text: str) -> AsyncIterator[Event]:
+        """Do a task and give its events as they happen."""
+        job = await self._start(RunInput.of_text(text))
+        async for event in job.events():
+            yield event
+
+    async def execute_stream(self, messages: Messages, turn_state: TurnState | None = None) -> AsyncIterator[Event]:
+        """Go on from messages, from a turn's state if one is given, and give the events."""
+        async for event in self.tt(messages, turn_state or TurnState.initial(), None):
+            yield event
+
+    async def tt(
+        self, messages: Messages, turn_state: TurnState, context: ExecutionContext | None
+    ) -> AsyncIterator[Event]:
+        """Call the tail recursion itself: these messages, this turn, this context.
+
+        Args:
+            messages: In the Chat Completions form; they are the conversation so far.
+            turn_state: Where the recursion stands: its number, limit and metadata are kept.
+            context: Working directory and correlation id; None takes the runner's.
+        """
+        if context is not None and context.is_cancelled():
+            raise UserError("the context is cancelled already")
+        run = RunInput(input_messages=tuple(dict(message) for message in messages), context=context)
+        job = await self._start(run, turn_state)
+        async for event in job.events():
+            yield event
+
+    async def request(self, text: str, parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
+        """Ask and get one plain answer.
+
+        Args:
+            text: The task.
+            parse: Turns the answer into the output; what it raises is the error.
+
+        Returns:
+            ``{success, output, error, metadata}``; metadata holds recursion_stats, usage and the job's id.
+        """
+        job = await self._start(RunInput.of_text(text))
+        result = await job.result()
+        output: Any = result.answer
+        error = result.error.model_dump() if result.error else None
+        if result.status == "completed" and parse is not None:
+            try:
+                output = parse(result.answer)
+            except Exception as problem:
+                error = {"code": "output_parser", "message": f"{type(problem).__name__}: {problem}"}
+        return {
+            "success": result.status == "completed" and error is None,
+            "output": output,
+            "error": error,
+            "metadata": {
+                "job": job.id,
+                "status": result.status,
+                "usage": result.usage.model_dump(mode="json"),
+                "recursion_stats": result.recursion_stats.model_dump(mode="json"),
+            },
+        }
+
+    async def _start(self, run: RunInput, turn_state: TurnState | None = None) -> Job:
+        return await self._loom.start(self.agent, run, workdir=self._workdir, turn_state=turn_state)

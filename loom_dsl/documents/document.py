@@ -1,0 +1,368 @@
+"""YAML documents as plain JSON data, with the place of every value.
+
+Only what JSON can say is read: no dates, no octal numbers, no ``yes`` for true, no tags. Anything
+else that looks like a scalar is text. Every complaint is a `Diagnostic` with file, line and column.
+
+Codes: L001 syntax · L002 unknown field · L003 missing field · L004 wrong type or value ·
+L005 duplicate key · L006 version or kind · L007 size, encoding or depth · L008 environment reference.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.text.canonical import Json
+from loom_dsl.text.wording import shown, suggest, type_name
+
+# The nodes of a YAML document, and what JSON data they stand for.
+
+
+MOST_NODES = 50_000
+"""Values in a document, counting what an alias repeats. A graph of 2,000 nodes has some 20,000."""
+DEEPEST = 64
+"""Levels of nesting."""
+
+Path = tuple[str | int, ...]
+Place = tuple[int, int]
+"""Line and column, both from 1."""
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Json] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def refuse(code: str, message: str, source: str, place: Place | None, fix: str = "") -> NoReturn:
+    """Raise the one finding of a document that cannot be read on."""
+    line, column = place if place else (None, None)
+    raise DocumentError([Diagnostic(code, message, source, line, column, fix)])
+
+
+@dataclass
+class Node:
+    """A node as it was written; an alias is the same object again."""
+
+    kind: str
+    place: Place
+    text: str = ""
+    plain: bool = False
+    items: list["Node"] = field(default_factory=list)
+    pairs: list[tuple["Node", "Node"]] = field(default_factory=list)
+
+
+class Expansion:
+    """Turns nodes into data, repeating what aliases repeat, within the limits."""
+
+    def __init__(self, source: str) -> None:
+        self.values: dict[Path, Place] = {}
+        self.keys: dict[Path, Place] = {}
+        self._source = source
+
+    def value(self, node: Node, path: Path) -> Json:
+        """Give a node's data, and note where it and everything in it stands."""
+        if len(path) > DEEPEST:
+            self._refuse("L007", f"aliases nest the document deeper than {DEEPEST} levels", node, "write it out")
+        if len(self.values) >= MOST_NODES:
+            self._refuse("L007", f"the document has over {MOST_NODES:,} values", node, "split it, or use fewer aliases")
+        self.values[path] = node.place
+        if node.kind == "scalar":
+            return self._scalar(node)
+        if node.kind == "list":
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
+        return self._mapping(node, path)
+
+    def _mapping(self, node: Node, path: Path) -> dict[str, Json]:
+        result: dict[str, Json] = {}
+        for key, item in node.pairs:
+            if key.kind != "scalar":
+                fix = 'write an expression as a text: "${input.x}", not {{input.x}}' if key.kind == "mapping" else ""
+                self._refuse("L001", "a field's name must be text", key, fix)
+            if key.plain and key.text == "<<":
+                self._refuse("L001", "merge keys (`<<`) are not read", key, "write the fields out")
+            name = self._text(key)
+            if name in result:
+                first = self.keys[(*path, name)][0]
+                message = f"duplicate field `{name}` (first on line {first}, again on line {key.place[0]})"
+                self._refuse("L005", message, key, "keep one of them")
+            self.keys[(*path, name)] = key.place
+            result[name] = self.value(item, (*path, name))
+        return result
+
+    def _scalar(self, node: Node) -> Json:
+        text = self._text(node)
+        if not node.plain:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if not _NUMBER.fullmatch(text):
+            return text
+        if _INTEGER.fullmatch(text):
+            if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+                self._refuse("L004", "the number does not fit into 64 bits", node, "quote it to make it text")
+            return int(text)
+        number = float(text)
+        if number in (float("inf"), float("-inf")):
+            self._refuse("L004", f"the number {shown(text)} is too large", node, "quote it to make it text")
+        return number
+
+    def _text(self, node: Node) -> str:
+        if _SURROGATE.search(node.text):
+            self._refuse("L001", "half of a surrogate pair is not a character", node, "write the character itself")
+        return node.text
+
+    def _refuse(self, code: str, message: str, node: Node, fix: str = "") -> NoReturn:
+        refuse(code, message, self._source, node.place, fix)
+
+
+LARGEST_DOCUMENT = 1_000_000
+"""Bytes of a document."""
+VERSION = 1
+"""The version of the schema that `loom:` names."""
+KINDS = ("agent", "graph", "fake-model", "scenario")
+
+_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it was read.
+
+    Attributes:
+        data: The content: None, bool, int, float, str, list and dict with string keys.
+        source: The document's name as the user gave it.
+    """
+
+    data: Json
+    source: str
+    _values: Mapping[Path, Place] = field(repr=False)
+    _keys: Mapping[Path, Place] = field(repr=False)
+
+    def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+        """Give line and column (both from 1) of the value at a path, or of its key.
+
+        What is not in the document has the place of the innermost thing around it.
+        """
+        at = tuple(path)
+        while at and at not in self._values:
+            at, key = at[:-1], False
+        if key and at in self._keys:
+            return self._keys[at]
+        return self._values.get(at, (1, 1))
+
+    def at(self, path: Sequence[str | int]) -> Json:
+        """Give the value at a path.
+
+        Raises:
+            KeyError: There is none.
+        """
+        value = self.data
+        for part in path:
+            inside = isinstance(value, dict) and part in value
+            if not inside and not (isinstance(value, list) and isinstance(part, int) and -1 < part < len(value)):
+                raise KeyError(part)
+            value = value[part]
+        return value
+
+    def part(self, path: Sequence[str | int]) -> "Document":
+        """Give the mapping at a path as a document of its own, with the places that it has in this one.
+
+        Raises:
+            KeyError: There is none.
+        """
+        at = tuple(path)
+
+        def below(places: Mapping[Path, Place]) -> dict[Path, Place]:
+            return {key[len(at) :]: place for key, place in places.items() if key[: len(at)] == at}
+
+        return Document(self.at(at), self.source, below(self._values), below(self._keys))
+
+    def diagnostic(
+        self, code: str, message: str, path: Sequence[str | int] = (), *, fix: str = "", key: bool = False
+    ) -> Diagnostic:
+        """Make a finding about the value (or the key) at a path."""
+        line, column = self.position(path, key=key)
+        return Diagnostic(code, message, self.source, line, column, fix)
+
+
+def load_document(text: str | bytes, source: str, *, kinds: Sequence[str] = KINDS) -> Document:
+    """Read a Loom document: a mapping that starts with ``loom: 1`` and a `kind`.
+
+    Args:
+        text: The document's content; bytes are taken as UTF-8.
+        source: The name to use in messages, such as the file's path.
+        kinds: What `kind` may be.
+
+    Raises:
+        DocumentError: It is not YAML, not JSON data, too large, or not such a document.
+    """
+    document = load_yaml(text, source)
+    findings = list(_header_findings(document, kinds))
+    if findings:
+        raise DocumentError(findings)
+    return document
+
+
+def load_yaml(text: str | bytes, source: str) -> Document:
+    """Read YAML whose top level is a mapping, with any fields.
+
+    Raises:
+        DocumentError: It is not YAML, not JSON data, too large, or not a mapping.
+    """
+    tree = _Reader(_decode(text, source), source).read()
+    expansion = Expansion(source)
+    data = expansion.value(tree, ())
+    if not isinstance(data, dict):
+        what = "empty" if data is None else f"a {type_name(data)}"
+        refuse("L001", f"the document is {what}, not a mapping", source, tree.place, "write `field: value` lines")
+    return Document(data, source, expansion.values, expansion.keys)
+
+
+def _header_findings(document: Document, kinds: Sequence[str]) -> Iterable[Diagnostic]:
+    data = document.data
+    if "loom" not in data:
+        yield document.diagnostic("L006", "missing `loom: 1`", fix="start the document with `loom: 1`")
+    elif data["loom"] is True or data["loom"] != VERSION:
+        yield document.diagnostic(
+            "L006",
+            f"unknown version {shown(data['loom'])} of the document",
+            ("loom",),
+            fix=f"this release reads `loom: {VERSION}`; upgrade Loom if the document is newer",
+        )
+    expected = " or ".join(f"`kind: {kind}`" for kind in kinds)
+    if "kind" not in data:
+        yield document.diagnostic("L006", "missing `kind`", fix=f"write {expected}")
+    elif data["kind"] not in kinds:
+        hint = suggest(data["kind"], kinds) if isinstance(data["kind"], str) else ""
+        yield document.diagnostic(
+            "L006", f"unknown kind {shown(data['kind'])}", ("kind",), fix=hint or f"write {expected}"
+        )
+
+
+def _decode(text: str | bytes, source: str) -> str:
+    size = len(text)
+    if isinstance(text, bytes):
+        if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+            refuse("L007", "the document is UTF-16", source, None, "save it as UTF-8")
+        try:
+            text = text.decode("utf-8") if size <= LARGEST_DOCUMENT else ""
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start]
+            line = before.count(b"\n") + 1
+            column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
+            byte = error.object[error.start]
+            refuse("L007", f"byte 0x{byte:02x} is not UTF-8", source, (line, column), "save the document as UTF-8")
+    elif size <= LARGEST_DOCUMENT:
+        size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_DOCUMENT:
+        refuse(
+            "L007",
+            f"the document has over {LARGEST_DOCUMENT:,} bytes",
+            source,
+            None,
+            "split it, or keep long texts in files that tools read",
+        )
+    return text.removeprefix("\ufeff")
+
+
+class _Reader:
+    """Builds nodes from the parser's events, one by one, so that no limit is checked too late."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text = text
+        self._source = source
+        self._events = self._parse()
+        self._anchors: dict[str, Node] = {}
+        self._count = 0
+
+    def read(self) -> Node:
+        next(self._events)  # the start of the stream
+        event = next(self._events)
+        if type(event).__name__ == "StreamEndEvent":
+            return Node("scalar", (1, 1), plain=True)
+        tree = self._node(next(self._events), 0)
+        next(self._events)  # the end of the document
+        event = next(self._events)
+        if type(event).__name__ != "StreamEndEvent":
+            self._refuse("L001", "a second document starts here", event, "keep one document in a file")
+        return tree
+
+    def _parse(self) -> Iterator[Any]:
+        from ruamel.yaml import YAML  # only who reads documents needs it: workers get JSON plans
+        from ruamel.yaml.error import MarkedYAMLError
+
+        try:
+            yield from YAML(typ="safe", pure=True).parse(io.StringIO(self._text))
+        except DocumentError:
+            raise
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = (mark.line + 1, mark.column + 1) if mark else None
+            problem = error.problem or "this is not YAML"
+            if "'\\t'" in problem:
+                refuse("L001", "a tab is used for indentation", self._source, place, "indent with spaces")
+            context = f" {error.context}" if error.context else ""
+            refuse("L001", f"{problem}{context}", self._source, place, self._advice(problem, mark))
+        except (
+            Exception
+        ) as error:  # the parser is not free of slips on hostile input; the caller gets one kind of error
+            offset = getattr(error, "position", None)
+            place = self._place_of_offset(offset) if isinstance(offset, int) else None
+            reason = getattr(error, "reason", None) or type(error).__name__
+            refuse("L001", f"the document cannot be read as YAML: {reason}", self._source, place)
+
+    def _advice(self, problem: str, mark: Any) -> str:
+        lines = self._text.splitlines()
+        if mark and mark.line < len(lines) and lines[mark.line][: mark.column].endswith("$"):
+            return 'between braces an expression stands in quotes: "${...}"'
+        if "mapping values are not allowed" in problem:
+            return "quote a text that holds `: `"
+        if "cannot start any token" in problem:
+            return "quote a text that starts with this character"
+        return "check quotes, brackets and indentation"
+
+    def _place_of_offset(self, offset: int) -> Place:
+        before = self._text[:offset]
+        return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+    def _refuse(self, code: str, message: str, event: Any, fix: str = "") -> NoReturn:
+        mark = event.start_mark
+        refuse(code, message, self._source, (mark.line + 1, mark.column + 1), fix)
+
+    def _node(self, event: Any, depth: int) -> Node:
+        name = type(event).__name__
+        self._count += 1
+        if self._count > 2 * MOST_NODES:  # keys are nodes here, but not values of the document
+            self._refuse("L007", f"the document has over {MOST_NODES:,} values", event, "split the document")
+        if depth > DEEPEST:
+            self._refuse("L007", f"the document is nested deeper than {DEEPEST} levels", event, "flatten it")
+        if name == "AliasEvent":
+            if event.anchor not in self._anchors:
+                self._refuse("L001", f"there is no anchor `&{event.anchor}` before this alias", event)
+            return self._anchors[event.anchor]
+        tag = None if event.tag is None else str(event.tag)
+        if tag not in _TAGS:
+            self._refuse("L001", f"the tag `{tag}` is not allowed", event, "write the plain value")
+        node = Node(name.removesuffix("Event"), (event.start_mark.line + 1, event.start_mark.column + 1))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._fill(node, event, depth)
+        return node
+
+    def _fill(self, node: Node, event: Any, depth: int) -> None:
+        if node.kind == "Scalar":
+            node.kind, node.text, node.plain = "scalar", event.value, bool(event.implicit[0]) and event.tag is None
+        elif node.kind == "SequenceStart":
+            node.kind = "list"
+            while type(item := next(self._events)).__name__ != "SequenceEndEvent":
+                node.items.append(self._node(item, depth + 1))
+        else:
+            node.kind = "mapping"
+            while type(key := next(self._events)).__name__ != "MappingEndEvent":
+                node.pairs.append((self._node(key, depth + 1), self._node(next(self._events), depth + 1)))

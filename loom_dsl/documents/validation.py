@@ -1,0 +1,276 @@
+"""What a typed model finds wrong with a document, said with places and near names."""
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from loom_dsl.documents.document import Document
+from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError
+from loom_dsl.expr.template import compile_template
+from loom_dsl.text.canonical import Json
+from loom_dsl.text.wording import shown, strange_letter, suggest, type_name
+
+Model = TypeVar("Model", bound=BaseModel)
+_CODE = re.compile(r"L[0-9]{3}")
+_SECRET = re.compile(r"\$\{secret:")
+_EXPECTED = {
+    **dict.fromkeys(("tuple_type", "list_type", "set_type"), "should be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "should be a mapping"),
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "should be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "should be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "should be true or false"),
+    "string_type": "should be text",
+}
+"""What pydantic's kinds of errors mean in words of YAML, not of Python."""
+_PATTERNS = {
+    "^[A-Za-z][A-Za-z0-9_]{0,63}$": "letters, digits and _, starting with a letter, at most 64",
+    "^[A-Za-z_][A-Za-z0-9_]{0,63}$": "letters, digits and _, not starting with a digit, at most 64",
+    "^[a-z][a-z0-9._-]{0,63}$": "lower-case letters, digits and . _ -, starting with a letter, at most 64",
+    "^[a-z][a-z0-9_-]{0,63}$": "lower-case letters, digits, - and _, starting with a letter, at most 64",
+}
+"""What names are made of, in words."""
+_TYPES = {
+    **dict.fromkeys(("string", "text"), "str"),
+    **dict.fromkeys(("integer", "long"), "int"),
+    **dict.fromkeys(("number", "double", "decimal"), "float"),
+    "boolean": "bool",
+    **dict.fromkeys(("array", "tuple", "set"), "list"),
+    **dict.fromkeys(("object", "map", "mapping"), "dict"),
+    **dict.fromkeys(("json", "null", "none"), "any"),
+}
+"""What types are called in other languages, and here."""
+
+
+def model_findings(
+    document: "Document", model: type[Model], content: Mapping[str, Json]
+) -> tuple[Model | None, list[Diagnostic]]:
+    """Check content against a model: the model's instance, or everything that is wrong with it, in document order.
+
+    The content is the document's, perhaps with references resolved. Messages quote the document as it was
+    written, so that a resolved value does not show.
+    """
+    try:
+        return model.model_validate(content), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        found = {_finding(document, model, detail) for detail in details if not _follows(detail, details)}
+    return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
+
+
+def _follows(detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+    """Whether something is only too short because members of it, which are told themselves, are wrong."""
+    depth = len(detail["loc"])
+    return detail["type"] == "too_short" and any(
+        len(other["loc"]) > depth and other["loc"][:depth] == detail["loc"] for other in others
+    )
+
+
+def _finding(document: "Document", model: type[BaseModel], detail: ErrorDetails) -> Diagnostic:
+    kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
+    name = _dotted(path)
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        from loom_dsl.graph.hints import misplaced  # only here: it knows all kinds of nodes
+
+        said = misplaced(document.data, path, suggest)
+        if said is not None:
+            return document.diagnostic("L002", said[0], path, fix=said[1], key=True)
+        fields = fields_at(model, path[:-1])
+        if path[-1] in fields:  # another member of a union has it
+            message = f"field `{path[-1]}` does not go with the other fields here"
+            return document.diagnostic("L002", message, path, key=True)
+        hint = suggest(str(path[-1]), fields)
+        message = f"unknown field `{path[-1]}`" + (f"; {hint}" if hint else "")
+        known = ", ".join(sorted(fields))
+        fix = "" if hint or not known else f"known fields: {known}"
+        return document.diagnostic("L002", message, path, fix=fix, key=True)
+    if kind == "missing":
+        owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
+        return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
+    if _CODE.fullmatch(kind):
+        return _coded(document, kind, detail["msg"], path)
+    if kind == "string_pattern_mismatch":
+        return _not_a_name(document, detail, path)
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    fix = ""
+    if kind not in ("value_error", "assertion_error"):
+        path = _short_form(document, path, detail["loc"])
+        name, fix = _dotted(path), _of_the_choices(detail, _value(document, path))
+        if kind == "too_short":
+            least = detail.get("ctx", {}).get("min_length", 1)
+            return document.diagnostic("L004", f"`{name}`: should have at least {least} members", path)
+        message = _EXPECTED.get(kind) or (message[:1].lower() + message[1:]).removeprefix("input ")
+        message = f"{message}, not {_quoted(document, path)}"
+    return document.diagnostic("L004", f"`{name}`: {message}" if name else message, path, fix=fix)
+
+
+def _not_a_name(document: "Document", detail: ErrorDetails, path: tuple[str | int, ...]) -> Diagnostic:
+    """Say what of a name or of another text is not as it must be. The name may be a key: pydantic says so."""
+    key = detail["loc"][-1] == "[key]"
+    if key and _is_there(document, (*path, detail["loc"][-2])):
+        path = (*path, detail["loc"][-2])
+    given, pattern = str(detail["input"]), str(detail.get("ctx", {}).get("pattern", ""))
+    what = f"{'the name ' if key or path[-1:] == ('name',) else f'`{_dotted(path)}`: '}{shown(given)}"
+    foreign = strange_letter(given)
+    rule = _PATTERNS.get(pattern, f"what fits {pattern}")
+    because = f" has {foreign}" if foreign and pattern in _PATTERNS else " is not as it must be"
+    return document.diagnostic("L004", what + because, path, fix=f"write {rule}", key=key)
+
+
+def _short_form(
+    document: "Document", path: tuple[str | int, ...], location: Sequence[str | int]
+) -> tuple[str | int, ...]:
+    """Where a value is written in a short form, the place of that: ``x: string`` for ``x: {type: string}``."""
+    if len(location) >= 2 and not _is_there(document, (*path, location[-1])) and path == tuple(location[:-2]):
+        longer = (*path, location[-2])
+        return longer if _is_there(document, longer) else path
+    return path
+
+
+def _of_the_choices(detail: ErrorDetails, value: Json) -> str:
+    """Say which of the allowed values may be meant."""
+    if detail["type"] != "literal_error" or not isinstance(value, str):
+        return ""
+    allowed = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
+    meant = _TYPES.get(value.lower(), "")
+    return f"write `{meant}`" if meant in allowed else suggest(value, allowed)
+
+
+def _value(document: "Document", path: Sequence[str | int]) -> Json:
+    try:
+        return document.at(path)
+    except KeyError:
+        return None
+
+
+def _coded(document: "Document", code: str, message: str, path: tuple[str | int, ...]) -> Diagnostic:
+    """A finding with a code of its own. One about an expression is placed at the text that holds it."""
+    if code == "L130":
+        path, text = _wrong_text(document, path)
+        if _SECRET.search(text):
+            message, code = "a secret is a whole value, never a part of a text or of an expression", "L125"
+            return document.diagnostic(code, message, path, fix="write `${secret:NAME}` alone, in a tool's `with`")
+    name = _dotted(path)
+    return document.diagnostic(code, f"`{name}`: {message}" if name else message, path)
+
+
+def _wrong_text(document: "Document", path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], str]:
+    """The first text at a path, or below it, whose ``${…}`` do not compile."""
+    try:
+        value = document.at(path)
+    except KeyError:
+        return path, ""
+    if isinstance(value, str):
+        return path, value
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        try:
+            compile_template(item)
+        except ExpressionError:
+            return _wrong_text(document, (*path, key))
+    return path, ""
+
+
+def _quoted(document: "Document", path: Sequence[str | int]) -> str:
+    try:
+        value = document.at(path)
+    except KeyError:
+        return "missing"
+    return f"a {type_name(value)}" if isinstance(value, dict | list) else shown(value)
+
+
+def _document_path(document: "Document", location: Sequence[str | int], kind: str) -> tuple[str | int, ...]:
+    """Leave out what pydantic adds to a location: the tags and names of a union's members.
+
+    A tag can be a field's name too (a node of the kind `approval` has a field `approval`), so what fits the document
+    best is taken: with the location's last part if that is anywhere, and as much of the rest as there is.
+    """
+    if not location:
+        return ()
+    *outer, last = location
+    paths = sorted(_paths(document, outer), key=len, reverse=True)
+    for path in paths if kind != "missing" else ():  # what is missing here may be there further out
+        if _is_there(document, (*path, last)):
+            return (*path, last)
+    return (*paths[0], last) if kind == "missing" else paths[0]
+
+
+def _paths(document: "Document", parts: Sequence[str | int]) -> list[tuple[str | int, ...]]:
+    """Every path to a mapping or a list that is left when some of the parts are left out."""
+    found: list[tuple[str | int, ...]] = [()]
+    for part in parts:
+        longer = [(*path, part) for path in found if _is_there(document, (*path, part), inner=True)]
+        found = list(dict.fromkeys([*longer, *found]))
+    return found
+
+
+def _is_there(document: "Document", path: Sequence[str | int], *, inner: bool = False) -> bool:
+    try:
+        value = document.at(path)
+    except KeyError:
+        return False
+    return isinstance(value, dict | list) or not inner
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def fields_at(model: type[BaseModel], path: Sequence[str | int]) -> set[str]:
+    """Name the fields that a model knows at a path; of all members where it is a union."""
+    annotations: list[Any] = [model]
+    for part in path:
+        annotations = [inner for outer in annotations for inner in _inside(outer, part)]
+    members = [member for found in annotations for member in _members(found)]
+    # One mapping may be short for a list of one.
+    members += [inner for member in members for inner in _inside(member, 0) if get_origin(member) in (list, tuple)]
+    return {alias for found in members for member in _members(found) for alias in _names(member)}
+
+
+def _names(member: Any) -> Iterator[str]:
+    if isinstance(member, type) and issubclass(member, BaseModel):
+        for name, info in member.model_fields.items():
+            yield info.alias or name
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    else:
+        yield annotation
+
+
+def _inside(annotation: Any, part: str | int) -> Iterator[Any]:
+    for member in _members(annotation):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            for name, info in member.model_fields.items():
+                if part in (name, info.alias):
+                    yield info.annotation
+        elif get_args(member):
+            yield get_args(member)[-2 if get_args(member)[-1] is ... else -1]
+
+
+def validate_model(document: Document, model: type[Model]) -> Model:
+    """Make the typed form of a document. `loom` and `kind` are left out unless they are fields of the model.
+
+    Raises:
+        DocumentError: A field is unknown, missing or wrong; all findings at once.
+    """
+    validated, findings = model_findings(document, model, without_header(document.data, model))
+    if validated is None:
+        raise DocumentError(findings)
+    return validated
+
+
+def without_header(data: Mapping[str, Json], model: type[BaseModel]) -> dict[str, Json]:
+    """Leave out `loom` and `kind`, unless they are fields of the model."""
+    return {key: value for key, value in data.items() if key not in ("loom", "kind") or key in model.model_fields}

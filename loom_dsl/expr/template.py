@@ -1,0 +1,137 @@
+"""Values with ``${…}`` in them: ``"${expression}"`` alone keeps the expression's type, inside text it is interpolated.
+
+A hole ends at the brace that closes it: braces inside it stand in pairs, and those in quotes do not count. Right before
+a ``{``, two dollars mean one: ``$${`` is the text ``${``, and ``$$${price}`` is a dollar and a hole.
+
+``${env:NAME}`` is resolved before a plan is made, ``${secret:NAME}`` only where a tool runs; both stand
+as whole strings and pass through here untouched.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_dsl.errors import ExpressionError
+from loom_dsl.expr.expression import ROOTS, Expression, compile_expression
+from loom_dsl.expr.values import MAX_TEXT
+from loom_dsl.text.canonical import canonical_json
+
+_DOLLARS = re.compile(r"(?<!\$)\$++\{")
+_PIECE = re.compile(r"[{}]|\"(?:[^\"\\]|\\[\s\S])*(?P<d>\")?|'(?:[^'\\]|\\[\s\S])*(?P<s>')?")
+_REFERENCE = re.compile(r"\$\{(env|secret):[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A JSON value whose text may hold expressions."""
+
+    expressions: tuple[Expression, ...]
+    build: Callable[[Mapping[str, Any]], Any]
+
+    def evaluate(self, names: Mapping[str, Any]) -> Any:
+        """Fill the holes.
+
+        Raises:
+            ExpressionError: An expression fails.
+        """
+        return self.build(names)
+
+
+def compile_template(value: Any, roots: frozenset[str] = ROOTS) -> Template:
+    """Compile every ``${…}`` of a JSON value.
+
+    Raises:
+        ExpressionError: An expression does not compile.
+    """
+    if isinstance(value, str):
+        return _compile_text(value, roots)
+    if isinstance(value, dict):
+        parts = {str(key): compile_template(item, roots) for key, item in value.items()}
+        found = tuple(e for part in parts.values() for e in part.expressions)
+        return Template(found, lambda names: {key: part.build(names) for key, part in parts.items()})
+    if isinstance(value, list):
+        items = [compile_template(item, roots) for item in value]
+        found = tuple(e for part in items for e in part.expressions)
+        return Template(found, lambda names: [part.build(names) for part in items])
+    return Template((), lambda names: value)
+
+
+def escaped(text: str) -> str:
+    """Write a text so that as a template it gives just that text."""
+    return _DOLLARS.sub(lambda found: f"{'$$' * (len(found[0]) - 1)}{{", text)
+
+
+def literal_texts(value: Any) -> Iterator[str]:
+    """Give the text of a JSON value that its author wrote out: what is around the `${…}`, not what they give."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from literal_texts(item)
+    elif isinstance(value, str):
+        yield from (piece for is_hole, piece in _split(value) if piece and not is_hole)
+
+
+def _compile_text(text: str, roots: frozenset[str]) -> Template:
+    if "${" not in text or _REFERENCE.fullmatch(text):
+        return Template((), lambda names: text)
+    pieces = _pieces(text, roots)
+    found = tuple(piece for piece in pieces if isinstance(piece, Expression))
+    if len(pieces) == 1 and found:
+        return Template(found, found[0].evaluate)
+
+    def interpolate(names: Mapping[str, Any]) -> str:
+        parts, left = [], MAX_TEXT
+        for piece in pieces:
+            parts.append(piece if isinstance(piece, str) else _show(piece.evaluate(names)))
+            left -= len(parts[-1])
+            if left < 0:
+                raise ExpressionError(f"the text becomes too long (over {MAX_TEXT:,} characters)")
+        return "".join(parts)
+
+    return Template(found, interpolate)
+
+
+def _pieces(text: str, roots: frozenset[str]) -> list[str | Expression]:
+    """Take a text apart; no piece of text is empty."""
+    parts = ((is_hole, piece) for is_hole, piece in _split(text) if is_hole or piece)
+    return [compile_expression(piece, roots) if is_hole else piece for is_hole, piece in parts]
+
+
+def _split(text: str) -> Iterator[tuple[bool, str]]:
+    """Give the pieces of a text, and whether each is what stands in a hole."""
+    end = 0
+    while opening := _DOLLARS.search(text, end):
+        dollars = opening.end() - opening.start() - 1
+        yield False, text[end : opening.start()] + "$" * (dollars // 2)
+        end = opening.end()
+        if dollars % 2 == 0:
+            yield False, "{"
+            continue
+        last = _end_of_hole(text, end)
+        yield True, text[end:last]
+        end = last + 1
+    yield False, text[end:]
+
+
+def _end_of_hole(text: str, start: int) -> int:
+    depth = 1
+    for piece in _PIECE.finditer(text, start):
+        if piece[0] == "{":
+            depth += 1
+        elif piece[0] == "}":
+            depth -= 1
+        elif not (piece["d"] or piece["s"]):
+            break
+        if depth == 0:
+            return piece.start()
+    advice = "write `$${` for the characters themselves"
+    raise ExpressionError(f"the `${{` at {text[start - 2 : start + 28]!r} is not closed; {advice}", start - 1)
+
+
+def _show(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else canonical_json(value)
+    except (ValueError, TypeError, RecursionError):
+        raise ExpressionError("a value that is put into text cannot be written as JSON") from None

@@ -1,0 +1,165 @@
+"""L126: an expression reads a field that a result never has; L131: it asks for a choice that nobody can make."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loom_dsl.agent.run import RunResult
+from loom_dsl.graph.checks.expressions import expressions_of
+from loom_dsl.graph.checks.flow import Way
+from loom_dsl.graph.checks.slots import Reading, Slot, slots_of
+from loom_dsl.graph.checks.structure import did_you_mean
+from loom_dsl.graph.checks.unit import Checked, Finding, Unit
+from loom_dsl.graph.nodes import Activity, AgentNode, Approval, Branch, End, Join, Llm, Race, Set, Subgraph, Tool
+
+Fields = frozenset[str]
+APPROVAL: Fields = frozenset({"choice", "by", "message", "edited"})
+AGENT: Fields = frozenset(RunResult.model_fields)
+LLM: Fields = frozenset({"text", "usage", "cost"})
+FAILED: Fields = frozenset({"ok", "code", "message"})
+"""What a token carries that left a node by `catch` or by its deadline."""
+EXPIRED = "expired"
+"""The choice in the result of an approval that nobody decided in time."""
+
+
+def check_shapes(unit: Unit, checked: Checked) -> Iterator[Finding]:
+    """Check one graph."""
+    if checked.shipped:
+        return
+    shapes = Shapes(unit, checked)
+    for key, node in unit.body.nodes.items():
+        for slot in slots_of(node):
+            for place, reading in expressions_of(slot):
+                yield from _fields(shapes, key, slot, place, reading)
+                yield from _choices(shapes, key, slot, place, reading)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Says which fields results have, as far as the document and the contracts of functions and tools tell."""
+
+    unit: Unit
+    checked: Checked
+
+    def of(self, key: str) -> Fields | None:
+        """The fields of a node's result; None when it may have any, or is no object."""
+        node = self.unit.body.nodes[key]
+        if isinstance(node, Approval):
+            return APPROVAL
+        if isinstance(node, AgentNode):
+            return AGENT
+        if isinstance(node, Llm):
+            return LLM
+        if isinstance(node, Set):
+            return frozenset(node.set)
+        if isinstance(node, Join):
+            return frozenset(self.unit.flow.sources(key)) if node.join.threads is None else None
+        if isinstance(node, Activity | Tool):
+            contract = self.checked.contract(node)
+            return _closed(contract.result) if contract is not None else None
+        return self._of_graph(node) if isinstance(node, Subgraph) and node.called else None
+
+    def read(self, key: str, slot: Slot) -> Fields | None:
+        """The fields of what `result` is in a slot."""
+        if slot.items:
+            return None
+        own = slot.after and not isinstance(self.unit.body.nodes[key], Branch | Race)
+        return self.of(key) if own else self._arriving(key)
+
+    def _arriving(self, key: str) -> Fields | None:
+        """The fields of what a token carries that comes to a node, over nodes that only choose the way."""
+        flow = self.unit.flow
+        found: set[str] = set()
+        seen, queue = {key}, [key]
+        while queue:
+            to = queue.pop()
+            if to in flow.entries or not flow.into[to]:
+                return None
+            for way in flow.into[to]:
+                if way.source not in flow.reached:
+                    continue
+                if self._passes(way):
+                    queue += [way.source] if way.source not in seen else []
+                    seen.add(way.source)
+                    continue
+                fields = self._over(way)
+                if fields is None:
+                    return None
+                found |= fields
+        return frozenset(found)
+
+    def _over(self, way: Way) -> Fields | None:
+        if way.kind == "catch" or (way.kind == "deadline" and not self._asks(way.source)):
+            return FAILED
+        return self.of(way.source)
+
+    def _passes(self, way: Way) -> bool:
+        """Whether what came to the node before goes on as it is."""
+        return way.kind in ("exhausted", "race") or isinstance(self.unit.body.nodes[way.source], Branch)
+
+    def _asks(self, key: str) -> bool:
+        return isinstance(self.unit.body.nodes[key], Approval)
+
+    def _of_graph(self, node: Subgraph) -> Fields | None:
+        called = self.checked.find(node.called)
+        ends = [end.end for end in called.body.nodes.values() if isinstance(end, End)] if called else []
+        if not ends or not all(isinstance(end, dict) for end in ends):
+            return None
+        return frozenset(name for end in ends for name in end)
+
+
+def _closed(schema: Mapping[str, Any] | None) -> Fields | None:
+    """The names of an object's members, where it has no others."""
+    if schema is None:
+        return None
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    schema = schema.get("$defs", {}).get(name, schema)
+    if schema.get("type") != "object" or not schema.get("properties") or schema.get("additionalProperties"):
+        return None
+    return frozenset(schema["properties"])
+
+
+def _fields(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], reading: Reading) -> Iterator[Finding]:
+    nodes = shapes.unit.body.nodes
+    for reference in reading.references:
+        root, *keys = reference.path
+        if root == "nodes" and len(keys) > 1 and keys[0] in nodes:
+            known, name, whose = shapes.of(keys[0]), keys[1], f"the result of `{keys[0]}`"
+        elif root == "result" and keys and not reference.soft:
+            known, name, whose = shapes.read(key, slot), keys[0], "`result`"
+        else:
+            continue
+        if known is not None and name not in known and not reference.soft:
+            message = f"{whose} has no field `{name}` when `{key}` reads it"
+            yield Finding("L126", message, shapes.unit.at(key, *place), did_you_mean(name, sorted(known), "fields"))
+
+
+def _choices(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], reading: Reading) -> Iterator[Finding]:
+    if ".choice" not in reading.source:
+        return
+    for part in ast.walk(ast.parse(reading.source.strip(), mode="eval")):
+        if not isinstance(part, ast.Compare) or len(part.ops) != 1 or not isinstance(part.ops[0], ast.Eq | ast.NotEq):
+            continue
+        sides = (part.left, part.comparators[0])
+        for path, other in (sides, sides[::-1]):
+            asked = _asked(shapes, key, slot, ast.unparse(path))
+            node = shapes.unit.body.nodes[asked] if asked else None
+            if not isinstance(node, Approval) or not isinstance(other, ast.Constant):
+                continue
+            if other.value not in (*node.approval.choices, EXPIRED):
+                offered = ", ".join(node.approval.choices)
+                message = f"`{ast.unparse(part)}` is always the same: `{asked}` offers {offered}"
+                fix = did_you_mean(str(other.value), node.approval.choices, "choices")
+                yield Finding("L131", message, shapes.unit.at(key, *place), fix)
+
+
+def _asked(shapes: Shapes, key: str, slot: Slot, path: str) -> str | None:
+    """The approval whose choice a path is."""
+    nodes = shapes.unit.body.nodes
+    if path == "result.choice" and slot.after:
+        return key
+    if path.startswith("nodes.") and path.endswith(".choice"):
+        name = path.removeprefix("nodes.").removesuffix(".choice")
+        return name if name in nodes else None
+    return None

@@ -1,0 +1,254 @@
+"""Questions to people: asked, told again, passed on to others, answered by enough of those who may, or expired."""
+
+from typing import TYPE_CHECKING, Any
+
+from loom_dsl.approvals.decision import approval_id, is_digest
+from loom_dsl.approvals.policy import Approvals, read_policy
+from loom_dsl.graph.nodes import Approval
+from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
+from loom_dsl.machine.core import close_approval
+from loom_dsl.machine.kinds.decision_queue import PIPELINES, must_be_signed, needs_signature
+from loom_dsl.machine.kinds.waits import deadline_of
+from loom_dsl.machine.state import READY, WAITING, Token
+from loom_dsl.text.canonical import canonical_json, digest
+
+if TYPE_CHECKING:
+    from loom_dsl.machine.moves import Moves as Machine
+
+
+ANNOUNCE = "loom.approval.announce"
+"""Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
+EARLY = 0.05
+"""Seconds by which a timer may seem to fire too soon."""
+HALT_CAUSE = "approval_expired"
+"""Why a step is halted whose question nobody answered in time, with `on_expiry: halt`."""
+EXPIRED = {"choice": "expired", "by": "", "message": "nobody decided in time"}
+
+
+def enter_approval(machine: "Machine", token: Token, node: Approval, names: dict[str, Any]) -> None:
+    """Ask a human."""
+    request = machine.mapped(token, "request", node.approval.request, names)
+    policy = read_policy(machine.mapped(token, "policy", node.approval.policy, names))
+    turn = machine.state.turn.turn_counter if machine.state.turn else 0
+    now, due = machine.state.last, token.data.get("deadline")  # from before it got in: a lock, a condition
+    if due is None:
+        due = deadline_of(machine, token, node, names)
+    if due is None and policy.expires is not None:
+        due = now + policy.expires
+    signed = needs_signature(machine.state.frames[token.frame].graph, request, policy)
+    # With the time, so that a signature for a question counts for no later one, not even of a job of the same id.
+    name = approval_id(machine.job, turn, token.at, [request, now] if signed else request)
+    token.status = WAITING
+    token.data = {"id": name, "deadline": due, "request": request, "since": now}
+    written = policy.model_dump(mode="json", exclude_defaults=True)
+    if written:
+        token.data["policy"] = written
+    if policy.remind is not None:
+        token.data["remind"] = now + policy.remind
+    machine.emit(
+        "approval_requested",
+        approval_id=name,
+        tool=request.get("tool", "") if isinstance(request, dict) else "",
+        node=token.at,
+        request=request,
+        digest=digest_of(request),
+        choices=list(node.approval.choices),
+        expires_at=due,
+        **({"policy": written} if written else {}),
+        **({"signed": True} if signed else {}),
+    )
+    _announce(machine, token)
+    set_timer(machine, token)
+
+
+def policy_of(token: Token) -> Approvals:
+    """What happens to a token's question."""
+    return read_policy(token.data.get("policy"))
+
+
+def digest_of(request: Any) -> str:
+    """Name what is asked by its content: a tool's arguments, or the whole request of a graph's question."""
+    named = request.get("arguments") if isinstance(request, dict) else None
+    return str(named) if is_digest(named) else digest(canonical_json(request))
+
+
+def deciders(token: Token) -> list[str]:
+    """Who may decide now; empty: anybody."""
+    policy, taken = policy_of(token), token.data.get("steps", [])
+    if not policy.approvers:
+        return []
+    return [*policy.approvers, *(name for step in taken for name in policy.escalate[step].to)]
+
+
+def wake(token: Token) -> float | None:
+    """When something is to be done about a token that waits; None: never."""
+    times = [token.data.get("deadline"), token.data.get("remind")]
+    if token.status == WAITING and "policy" in token.data:
+        times += [when for _, when in _timed(token)]
+    return min((when for when in times if when is not None), default=None)
+
+
+def set_timer(machine: "Machine", token: Token) -> None:
+    """Wake up when the next thing is due, and not before."""
+    when = wake(token)
+    machine.command(CancelTimer(at=token.at) if when is None else StartTimer(at=token.at, when=when))
+
+
+def _timed(token: Token) -> list[tuple[int, float]]:
+    """The steps of the escalation that have a time and are not taken, the soonest first."""
+    taken, since = token.data.get("steps", []), token.data["since"]
+    steps = enumerate(policy_of(token).escalate)
+    found = [(i, since + step.after) for i, step in steps if step.after is not None and i not in taken]
+    return sorted(found, key=lambda step: step[1])
+
+
+def _next_untimed(token: Token) -> int | None:
+    taken = token.data.get("steps", [])
+    return next((i for i, s in enumerate(policy_of(token).escalate) if s.after is None and i not in taken), None)
+
+
+def ends_at_deadline(token: Token) -> bool:
+    """Whether nobody's decision counts any more after the deadline."""
+    policy = policy_of(token)
+    return policy.on_expiry != "halt" and (policy.on_expiry != "escalate" or _next_untimed(token) is None)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+
+def approval_due(machine: "Machine", token: Token) -> None:
+    """The timer of a question fired."""
+    when = wake(token)
+    if when is None:
+        return
+    if when - machine.state.last <= EARLY:
+        now = max(when, machine.state.last)
+        catch_up(machine, token, now)
+        if token.status == WAITING and _past(token, now) and ends_at_deadline(token):
+            return _end_of_time(machine, token)
+        if token.status == WAITING:
+            _remind(machine, token, now)
+    set_timer(machine, token)
+
+
+def catch_up(machine: "Machine", token: Token, now: float) -> None:
+    """Do what was due by now, and does not end the question: ask others, or halt."""
+    for timed, when in _timed(token):
+        if when <= now:
+            _escalate(machine, token, timed)
+    if not _past(token, now):
+        return
+    step = _next_untimed(token)
+    if policy_of(token).on_expiry == "halt":
+        _halt(machine, token)
+    elif policy_of(token).on_expiry == "escalate" and step is not None:
+        # From now, or they would have no time when no worker was up to ask them.
+        token.data["deadline"] = now + _period(token)
+        _escalate(machine, token, step)
+
+
+def _past(token: Token, now: float) -> bool:
+    deadline = token.data.get("deadline")
+    return deadline is not None and deadline <= now
+
+
+def _period(token: Token) -> float:
+    """How long the question stays open each time, in seconds."""
+    if "period" not in token.data:
+        token.data["period"] = token.data["deadline"] - token.data["since"]
+    return float(token.data["period"])
+
+
+def _end_of_time(machine: "Machine", token: Token) -> None:
+    """The question expires, unless decisions that came before are not settled yet."""
+    if machine.arrivals.get(token.data["id"]):
+        token.data["fired"] = True
+        return machine.command(CancelTimer(at=token.at))
+    return expire(machine, token)
+
+
+def _remind(machine: "Machine", token: Token, now: float) -> None:
+    due, every = token.data.get("remind"), policy_of(token).remind
+    if due is None or every is None or due > now:
+        return
+    # Those that nobody was up to send are left out: one is enough.
+    token.data["remind"] = due + every * (int((now - due) // every) + 1)
+    token.data["reminded"] = token.data.get("reminded", 0) + 1
+    machine.emit("approval_changed", approval_id=token.data["id"], what="reminded", times=token.data["reminded"])
+    _announce(machine, token, again="reminder")
+
+
+def _escalate(machine: "Machine", token: Token, step: int) -> None:
+    token.data["steps"] = [*token.data.get("steps", []), step]
+    to = list(policy_of(token).escalate[step].to)
+    due = token.data.get("deadline")
+    which = machine.named(step=step + 1)  # two steps may ask the same people
+    machine.emit("approval_changed", approval_id=token.data["id"], what="escalated", to=to, expires_at=due, **which)
+    _announce(machine, token, again="escalation", to=to)
+
+
+def _halt(machine: "Machine", token: Token) -> None:
+    """Nobody decided in time: the step is halted until somebody decides, or resumes the job; other branches go on."""
+    _period(token)
+    name, due = token.data["id"], token.data["deadline"]
+    token.data |= {"deadline": None, "halted": round(machine.state.last, 3)}
+    # Asked anew, it may halt again.
+    machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None, **machine.named(due=due))
+    told = halted_question(machine, token)
+    machine.emit("halted", node=told.pop("at"), **told)
+    _announce(machine, token, again="halted")
+
+
+def halted_question(machine: "Machine", token: Token) -> dict[str, Any]:
+    """Say of a question that nobody answered in time what a halted step says of itself, and the approval's id."""
+    name, job = token.data["id"], machine.job
+    action = f"decide it with `loom approve {job} {name}` or `loom reject`, or have it asked anew with `loom resume"
+    message, since = f"nobody decided {name} in time", token.data["halted"]
+    told = {"at": token.at, "cause": HALT_CAUSE, "message": message, "action": f"{action} {job}`"}
+    return {**told, "since": since, "approval": name}
+
+
+def renew_halted(machine: "Machine", by: str = "") -> None:
+    """The job is resumed: the questions that halted steps are asked anew, with their whole time."""
+    for token in machine.state.in_order():
+        if token.status == WAITING and token.data.pop("halted", False):
+            machine.emit("resumed", node=token.at, cause=HALT_CAUSE, by=by)
+            token.data["deadline"] = due = machine.state.last + _period(token)
+            machine.emit("approval_changed", approval_id=token.data["id"], what="renewed", expires_at=due)
+            _announce(machine, token, again="renewed")
+            set_timer(machine, token)
+
+
+def expire(machine: "Machine", token: Token) -> None:
+    """Nobody decided in time."""
+    node = machine.node(token)
+    assert isinstance(node, Approval)
+    allows = policy_of(token).on_expiry == "allow" and "approve" in node.approval.choices
+    allows = allows and not must_be_signed(machine, token)
+    edge = node.deadline is not None and node.deadline.to is not None
+    # Where a graph has an edge for it, the graph says what follows; Loom's own pipelines say what the policy says.
+    runs = allows and (not edge or machine.state.frames[token.frame].graph in PIPELINES)
+    close_approval(machine, token, **EXPIRED, **({"allowed": True} if runs else {}))
+    token.data = {"deadline": token.data.get("deadline")}
+    if node.deadline is not None and node.deadline.to is not None:
+        machine.set_output(token, dict(EXPIRED))
+        return machine.move(token, [node.deadline.to])
+    machine.command(CancelTimer(at=token.at))
+    token.data, token.status = {}, READY
+    if allows:
+        return machine.complete(token, {**EXPIRED, "choice": "approve", "expired": True})
+    return machine.fail_node(token, "approval_expired", f"nobody answered `{token.node}` in time")
+
+
+def _announce(machine: "Machine", token: Token, again: str = "", to: list[str] | None = None) -> None:
+    """Have it told to who may decide, or to those who are asked besides."""
+    arguments: dict[str, Any] = {"approval_id": token.data["id"], "request": token.data["request"]}
+    arguments |= {"again": again} if again else {}
+    if people := to or deciders(token):
+        arguments["to"] = people
+    at = f"~announce/{token.at}"
+    if again:
+        token.data["told"] = token.data.get("told", 0) + 1
+        at += f"+{token.data['told']}"
+    machine.side_work[at] = None
+    machine.command(RunActivity(at=at, activity=ANNOUNCE, arguments=arguments, timeout=30.0))

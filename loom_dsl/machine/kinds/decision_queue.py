@@ -1,0 +1,283 @@
+"""Decisions that have come and are not settled: they count in the order in which they came, and each of them once.
+
+A signature is verified and a late signal's time is looked up outside the machine, which takes a while; what comes
+meanwhile waits for its turn. What is refused needs no turn. None of this crosses a run: one ends when nothing is in
+flight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from loom_dsl.approvals.decision import Decision
+from loom_dsl.approvals.policy import Approvals, read_policy
+from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
+from loom_dsl.machine.commands import ActivityFailed, RunActivity, SignalReceived
+from loom_dsl.machine.state import WAITING, Token
+from loom_dsl.text.canonical import canonical_json, digest
+from loom_dsl.tools.risk import reaches
+
+if TYPE_CHECKING:
+    from loom_dsl.machine.moves import Moves as Machine
+
+
+RULES = "loom.arrivals.1"
+"""Marks the runs that follow these rules: decisions count in the order of their arrival, the same one again is answered
+as the first, what comes after a question's timer is late, and no decision sets that timer anew. A run that came to
+such a place before there were rules goes on without them."""
+SAID = "loom.arrivals.2"
+"""Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
+ONCE = "this was received before, and counts once"
+LOOKING, VERIFYING = "looking", "verifying"
+MOST_KEPT = 100
+"""Decisions of which a job knows that they counted."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A decision of which something is still to be found out, or that waits for its turn.
+
+    Attributes:
+        decision: What it says.
+        signal: What it came with.
+        again: What brought the very same decision once more: updates, which are answered, and at most one signal.
+        doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
+        count: Counts it, when it is its turn; None: something is still to be found out.
+        name: What is the same when the very same decision comes again; empty where its sender has given it no name.
+    """
+
+    decision: Decision
+    signal: SignalReceived
+    again: list[SignalReceived] = field(default_factory=list)
+    doing: str = ""
+    count: Callable[[], None] | None = None
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = _name(self.decision)
+
+    def came_again(self, signal: SignalReceived) -> None:
+        """The very same decision came once more."""
+        if signal.answer_to is not None or all(known.answer_to is not None for known in (self.signal, *self.again)):
+            self.again.append(signal)
+
+    def takes_signal(self) -> bool:
+        """Go on with the signal that brought an update's decision once more, if there is one."""
+        sent = next((signal for signal in self.again if signal.answer_to is None), None)
+        if sent is None or self.signal.answer_to is None:
+            return False
+        self.again = [self.signal, *(signal for signal in self.again if signal is not sent)]
+        self.signal = sent
+        return True
+
+    def answer(self, machine: "Machine", verdict: str, why: str) -> None:
+        """Answer whoever sent it and waits for that, each time that it came."""
+        for signal in (self.signal, *self.again):
+            machine.answer(signal.answer_to, verdict, why)
+
+
+def question(machine: "Machine", name: str) -> Token | None:
+    """Give the token that waits for decisions about an approval."""
+    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
+    return next(tokens, None)
+
+
+def join(machine: "Machine", arrival: Arrival) -> None:
+    """Put a decision behind those about the same question that came before it."""
+    line = machine.arrivals.setdefault(arrival.decision.approval_id, [])
+    if arrival not in line:
+        line.append(arrival)
+
+
+def leave(machine: "Machine", arrival: Arrival) -> None:
+    """Take a decision out of the line, if it is in one."""
+    name = arrival.decision.approval_id
+    line = [other for other in machine.arrivals.get(name, ()) if other is not arrival]
+    if line:
+        machine.arrivals[name] = line
+    else:
+        machine.arrivals.pop(name, None)
+
+
+def those(machine: "Machine", name: str, doing: str) -> list[Arrival]:
+    """The decisions about an approval for which this is being done, the first one first."""
+    return [arrival for arrival in machine.arrivals.get(name, ()) if arrival.doing == doing]
+
+
+def settle(machine: "Machine", name: str) -> None:
+    """Let the decisions count whose turn it is. When the question is gone, none waits for another."""
+    while (arrival := _next(machine, name)) is not None:
+        leave(machine, arrival)
+        assert arrival.count is not None
+        arrival.count()
+
+
+def _next(machine: "Machine", name: str) -> Arrival | None:
+    line = machine.arrivals.get(name, [])
+    ready = next((arrival for arrival in line if arrival.count is not None), None)
+    if ready is None or ready is line[0] or question(machine, name) is None:
+        return ready
+    return None if machine.patched(RULES) else ready
+
+
+# -- the same decision once more ---------------------------------------------------------------------------------------
+
+
+def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
+    """Give the arrival of this very decision that is not settled yet."""
+    line = machine.arrivals.get(decision.approval_id, [])
+    name = _name(decision) if line else ""
+    return next((arrival for arrival in line if name and arrival.name == name), None)
+
+
+def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
+    """Remember what became of a decision that is not refused: under its sender's name for it, and by what it says."""
+    name, content = _name(decision), _content(decision)
+    if name or content:
+        entry = f"{verdict}/{name}/{content}" if content else f"{verdict}/{name}"
+        machine.state.counted = [*machine.state.counted, entry][-MOST_KEPT:]
+
+
+def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
+    """Say what became of this very decision when it came first; None where it has not come, or was refused.
+
+    A refusal is not remembered: what is judged again is refused again, or the reason is gone.
+    """
+    name = _name(decision) if machine.state.counted else ""
+    for verdict in ("recorded", "already_done"):
+        wanted = f"{verdict}/{name}"
+        if name and any(entry == wanted or entry.startswith(f"{wanted}/") for entry in machine.state.counted):
+            return verdict, f"{decision.choice}: {ONCE}"
+    return None
+
+
+def was_said(machine: "Machine", decision: Decision) -> bool:
+    """Whether an unsigned decision that counted says the very same, whatever its sender calls it."""
+    content = _content(decision) if machine.state.counted else ""
+    return bool(content) and any(entry.endswith(f"/{content}") for entry in machine.state.counted)
+
+
+def _content(decision: Decision) -> str:
+    """Name what an unsigned decision says; empty for a signed one, whose signature counts once."""
+    return "" if decision.signature is not None else _digest_of(decision, "")[:16]
+
+
+def _name(decision: Decision) -> str:
+    """Name a decision by its sender's name for it and all that it says; empty where the sender has given none.
+
+    A signed one has its nonce and its signature; its `id` is not signed, so it says nothing.
+    """
+    signature = decision.signature
+    if signature is None and not decision.id:
+        return ""
+    return _digest_of(decision, decision.id if signature is None else signature.model_dump())[:24]
+
+
+def _digest_of(decision: Decision, own: object) -> str:
+    said = [decision.approval_id, decision.choice, decision.message, decision.edited_arguments]
+    try:
+        return digest(canonical_json([own, *said, decision.remember, decision.digest, decision.by]))
+    except RecursionError:  # as deep as what can be read; it is judged each time
+        return ""
+
+
+# Signed decisions in the machine: which questions need one, and having a signature verified before it counts.
+
+
+VERIFY = "loom.approval.verify"
+"""Holds a signature against the public keys of the worker. Remote: it reads a file, and perhaps the history."""
+PLACE = "~verify/"
+PIPELINES = frozenset({"loom.tool_call", "loom.tool_node"})
+"""Graphs whose requests Loom itself makes, so that what is in them is true. Others could ask for anything."""
+MOST_VERIFIED = 50
+"""Signatures about one question that are verified at the same time."""
+MOST_NONCES = 100
+UNVERIFIABLE = "unverifiable"
+"""What is said where it could not be found out whether a signature holds."""
+_RETRY = (5, 0.5, 2.0, 10.0)
+_UNVERIFIED = "it could not be verified"
+
+
+def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
+    """Whether a question that a graph asks is decided only by signed decisions."""
+    if graph not in PIPELINES or not isinstance(request, dict):
+        return policy.signed is not None
+    return request.get("signed") is True or reaches(request.get("risk"), policy.signed)
+
+
+def must_be_signed(machine: "Machine", token: Token) -> bool:
+    """Whether the question of a token is decided only by signed decisions."""
+    graph = machine.state.frames[token.frame].graph
+    return needs_signature(graph, token.data["request"], read_policy(token.data.get("policy")))
+
+
+def signature_refusal(machine: "Machine", token: Token, decision: Decision) -> tuple[str, str] | None:
+    """Why a decision cannot count for its signature, as far as that can be told without keys; or None."""
+    signature = decision.signature
+    if signature is None:
+        if not must_be_signed(machine, token):
+            return None
+        return "unsigned", "this is decided only by a signed decision; say `loom decide --sign KEYFILE`"
+    if signature.job != machine.job:
+        return "wrong_job", "the decision was signed for another job"
+    if not decision.digest:
+        return "wrong_digest", "a signed decision names the digest of what was looked at"
+    return None
+
+
+def was_counted(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
+    """Refuse another decision with the nonce of one that has counted; a signature counts once."""
+    if decision.signature is not None and _mark(decision) in machine.state.seen:
+        return "replayed", "a decision with this nonce has been counted already, and a signature counts once"
+    return None
+
+
+def note_counted(machine: "Machine", decision: Decision) -> None:
+    """A decision has counted: its signature never does again."""
+    if decision.signature is not None:
+        machine.state.seen = [*machine.state.seen, _mark(decision)][-MOST_NONCES:]
+
+
+def proof_of(token: Token, decision: Decision) -> dict[str, Any]:
+    """What is told of a decision that counts: by which key it was signed, and what is needed to verify that later."""
+    if decision.signature is None:
+        return {}
+    text = signed_text(decision, *subject_of(token.data["request"])).decode("utf-8", "surrogatepass")
+    return {"keys": [decision.signature.key], "signed": {"text": text, "value": decision.signature.value}}
+
+
+def _mark(decision: Decision) -> str:
+    assert decision.signature is not None
+    return f"~signed/{decision.signature.key}/{decision.signature.nonce}"
+
+
+def verify(machine: "Machine", token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
+    """Have a signature verified; the question stays open meanwhile.
+
+    Args:
+        machine: The machine.
+        token: What waits.
+        arrival: A decision that has a signature.
+        sent: When it came, in seconds since 1970, as far as it is known.
+        then: Takes the verdict, and why; also when the question is gone by then.
+    """
+    number = token.data["verified"] = token.data.get("verified", 0) + 1
+    at, signal = f"{PLACE}{token.at}+{number}", arrival.signal
+
+    def take(result: Any, failed: ActivityFailed | None) -> None:
+        told = result if isinstance(result, dict) else {}
+        verdict = told.get("verdict", UNVERIFIABLE)
+        then(str(verdict), str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED)))
+
+    tool, requester = subject_of(token.data["request"])
+    arrival.doing = VERIFYING
+    machine.side_work[at] = take
+    arguments = {
+        "decision": signal.payload,
+        "tool": tool,
+        "requester": requester,
+        "came": sent,
+        "signal": signal.name if signal.answer_to is None else "",
+    }
+    # It only looks, so events must not travel with it: they would count as stored.
+    machine.command(RunActivity(at=at, activity=VERIFY, arguments=arguments, carries=False, timeout=15.0, retry=_RETRY))

@@ -1,0 +1,304 @@
+"""Maps: a graph run once for every item of a list, and the order among the items."""
+
+from typing import TYPE_CHECKING, Any
+
+from loom_dsl.errors import ExpressionError
+from loom_dsl.graph.checks.map_results import ADVICE, unreadable
+from loom_dsl.graph.nodes import Barrier, Map
+from loom_dsl.graph.plan import MOST_CHUNKS_AT_ONCE, condition
+from loom_dsl.machine.compensation import confirm
+from loom_dsl.machine.core import drop_frame
+from loom_dsl.machine.kinds.subgraphs import frames_of, open_frame, owner_failed
+from loom_dsl.machine.node_events import ended
+from loom_dsl.machine.scope import input_of
+from loom_dsl.machine.state import OWNING, Token
+from loom_dsl.text.canonical import canonical_json
+
+if TYPE_CHECKING:
+    from loom_dsl.machine.moves import Moves as Machine
+
+
+MOST_ITEMS, CHUNK_SIZE, MOST_CHUNKED = 1_000, 200, 20_000
+"""Items of one map inside a workflow; of more, so many at a time go to a child job; and the most in all."""
+
+
+_DONE = frozenset({"failed", "closing", "left"})
+"""Marks of a map that takes no more items and no more results."""
+
+
+def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]) -> None:
+    """Start the items of a map."""
+    items = condition(node.map.over).evaluate(names)
+    if not isinstance(items, list) or len(items) > MOST_CHUNKED:
+        found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
+        raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
+    body = machine.plan.bodies[machine.state.frames[token.frame].graph]
+    for one in unreadable(body, token.node, len(items), names):
+        raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
+    if len(items) > MOST_ITEMS:
+        return _enter_chunks(machine, token, node, items, names)
+    if not items and node.map.open is None:
+        return machine.complete(token, [])
+    token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
+    # The next turn of the same run has a map of the same name, with other items.
+    machine.free_items.pop(token.at, None)
+    if node.map.barrier is not None:
+        limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
+        token.data |= {"limit": limit, "past": []}
+    if node.map.need is not None:
+        token.data["need"] = _count(machine, token, "need", node.map.need, names)
+    if node.map.first != 0:
+        token.data["first"] = machine.mapped(token, "first", node.map.first, names)
+    if node.map.open is not None:
+        token.data["open"] = True
+    token.status = OWNING
+    if node.map.detach:
+        token.data["detached"] = True
+        _go_on(machine, token, None)
+    _fill_window(machine, token, node)
+    take_buffered(machine, token, node)
+    return None
+
+
+def _enter_chunks(machine: "Machine", token: Token, node: Map, items: list[Any], names: dict[str, Any]) -> None:
+    """Give the items of a long list to child jobs, some to each: one history could not hold them all."""
+    spec = node.map
+    used = [name for name in ("barrier", "need", "done_when", "open", "complete") if getattr(spec, name) is not None]
+    if used or spec.detach:
+        raise ExpressionError(
+            f"`{token.node}` has {len(items)} items, and over {MOST_ITEMS} a map has no `{(used or ['detach'])[0]}`"
+        )
+    shared = input_of(machine.state, machine.state.frames[token.frame])
+    chunks = []
+    for first in range(0, len(items), CHUNK_SIZE):
+        part = items[first : first + CHUNK_SIZE]
+        given = shared
+        if spec.with_ is not None:
+            inner = [{**names, "item": item, "index": first + index} for index, item in enumerate(part)]
+            given = [machine.mapped(token, "input", spec.with_, each) for each in inner]
+        chunks.append({"items": part, "first": first, "given": given})
+    token.data = {"items": chunks, "results": [None] * len(chunks), "done": [], "next": 0, "chunked": True}
+    token.status = OWNING
+    _fill_window(machine, token, node)
+
+
+def _count(machine: "Machine", token: Token, slot: str, value: Any, names: dict[str, Any]) -> int:
+    given = machine.mapped(token, slot, value, names)
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise ExpressionError(f"the {slot} of `{token.node}` is {str(given)[:60]}; it is a whole number from 1")
+    return given
+
+
+def _go_on(machine: "Machine", token: Token, result: Any) -> None:
+    """Let a new token go on while items of a map run; the map's own token stays with them."""
+    node = machine.node(token)
+    came_with = token.source, token.value
+    machine.set_output(token, result)
+    token.status = OWNING
+    if "left" in token.data:
+        confirm(machine, token, node, result)
+        machine.write(token, node)
+    targets = machine.ways_out(token, node)
+    token.source, token.value = came_with  # items that start later have before them what the map came with
+    machine.let_go(token)
+    for target in targets:
+        machine.place(token.frame, target, source=token.node, via=token.node)
+
+
+def _fill_window(machine: "Machine", token: Token, node: Map) -> None:
+    data, do, mapping, window = token.data, node.map.do, node.map.with_, node.map.window
+    if data.get("chunked"):
+        do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
+        window = MOST_CHUNKS_AT_ONCE
+    names = None if mapping is None else machine.names(token)
+    while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < window:
+        index = data["next"]
+        data["next"] += 1
+        at = index + data.get("first", 0)
+        inner = {} if names is None else {**names, "item": data["items"][index], "index": at}
+        open_frame(machine, token, do, index, mapping, inner)
+
+
+def take_buffered(machine: "Machine", token: Token, node: Map) -> None:
+    """Give a map the events that came before it started."""
+    for event in list(machine.state.events):
+        if token.at in machine.state.tokens and token.status == OWNING and map_event(machine, token, node, event):
+            machine.state.events.remove(event)
+
+
+def map_event(machine: "Machine", token: Token, node: Map, event: dict[str, Any]) -> bool:
+    """Take an event that is meant for a map: one more item, no more items, or enough."""
+    data, name = token.data, event["name"]
+    if data.keys() & _DONE:
+        return False
+    if node.map.complete is not None and name == node.map.complete:
+        _enough(machine, token, node)
+        return True
+    if not data.get("open") or node.map.open is None:
+        return False
+    if name == node.map.open.add:
+        if len(data["items"]) >= MOST_ITEMS:
+            return False
+        data["items"] = [*data["items"], event.get("data")]
+        data["results"] = [*data["results"], None]
+        machine.free_items.pop(token.at, None)
+        _fill_window(machine, token, node)
+        return True
+    if name == node.map.open.close:
+        data["open"] = False
+        _look(machine, token, node)
+        return True
+    return False
+
+
+def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> None:
+    """An item of a map ended with a result."""
+    data = token.data
+    data["results"][index] = result
+    data["done"].append(index)
+    if index in data.get("past", ()):
+        data["past"].remove(index)
+    node = machine.node(token)
+    assert isinstance(node, Map)
+    _look(machine, token, node)
+
+
+def _look(machine: "Machine", token: Token, node: Map) -> None:
+    """Find out whether a map is done."""
+    data = token.data
+    if data.keys() & _DONE:
+        return map_may_finish(machine, token)
+    everything = len(data["done"]) == len(data["items"]) and not data.get("open")
+    suffices = "need" in data and len(data["done"]) >= data["need"]
+    if not suffices and node.map.done_when is not None:
+        names = {**machine.names(token), "result": data["results"]}
+        suffices = bool(condition(node.map.done_when).evaluate(names))
+    if everything:
+        _finish(machine, token)
+    elif suffices:
+        _enough(machine, token, node)
+    else:
+        _fill_window(machine, token, node)
+    return None
+
+
+def map_again(machine: "Machine", token: Token, node: Map) -> None:
+    """A map goes on in another job: start the item again that could not be started, and find out whether it is done."""
+    begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(token.data["done"])
+    token.data["next"] = max(begun, default=-1) + 1
+    try:
+        _look(machine, token, node)
+    except ExpressionError as error:
+        machine.fail_node(token, error.code, error.message)
+
+
+def _enough(machine: "Machine", token: Token, node: Map) -> None:
+    """End a map with what there is. Items that are left to end unheard stay with a detached token of the map."""
+    data = token.data
+    if node.map.rest == "ignore" and frames_of(machine, token):
+        data["left"] = True
+        if not data.get("detached"):
+            _go_on(machine, token, list(data["results"]))
+        return
+    data["closing"] = True
+    for key in frames_of(machine, token):
+        drop_frame(machine, key)
+    map_may_finish(machine, token)  # unless what is cancelled has to report first
+
+
+def _finish(machine: "Machine", token: Token) -> None:
+    if token.data.keys() & {"detached", "left"}:
+        if "left" not in token.data:
+            confirm(machine, token, machine.node(token), token.data["results"])
+        ended(machine, token, "done")
+        machine.let_go(token)
+        machine.state.tokens.pop(token.at, None)
+        machine.frame_may_end(token.frame)
+        return
+    results = token.data["results"]
+    if token.data.get("chunked"):
+        results = [result for part in results for result in part]
+    machine.complete(token, results)
+
+
+def map_may_finish(machine: "Machine", token: Token) -> None:
+    """Finish a map that had enough, when the last of the items that are cancelled, or not heard any more, is gone."""
+    if token.status == OWNING and token.data.keys() & {"closing", "left"} and not frames_of(machine, token):
+        _finish(machine, token)
+
+
+def item_failed(machine: "Machine", owner: Token, frame: str, code: str, message: str) -> None:
+    """A graph that a node started failed, and so does the node, unless it has gone on without that graph."""
+    if "left" not in owner.data:
+        return owner_failed(machine, owner, code, message)
+    drop_frame(machine, frame)
+    return map_may_finish(machine, owner)
+
+
+def barrier_at(machine: "Machine", token: Token) -> Barrier | None:
+    """The barrier that the token stands before or runs behind: its map's, when this is the barrier's node."""
+    frame = machine.state.frames[token.frame]
+    if not frame.parent:
+        return None
+    node = machine.node(machine.state.tokens[frame.parent])
+    barrier = node.map.barrier if isinstance(node, Map) else None
+    return barrier if barrier is not None and barrier.at == token.node else None
+
+
+def admitted(machine: "Machine", token: Token) -> bool:
+    """Whether the order among a map's items lets this one go on; if so, it is past the barrier.
+
+    An item waits for every earlier one that is not done and conflicts with it. Two items conflict when one
+    of them is exclusive and their keys are equal or one of them has none.
+
+    Raises:
+        ExpressionError: The barrier's `exclusive` or `key` cannot be told.
+    """
+    barrier = barrier_at(machine, token)
+    if barrier is None:
+        return True
+    frame = machine.state.frames[token.frame]
+    owner = machine.state.tokens[frame.parent]
+    past = owner.data["past"]
+    if frame.index in past:
+        return True
+    if len(past) >= owner.data["limit"] or frame.index not in _free(machine, owner, barrier):
+        return False
+    past.append(frame.index)
+    return True
+
+
+def _free(machine: "Machine", owner: Token, barrier: Barrier) -> set[int]:
+    """The items that wait for no earlier one. That changes only when an item is done, so it is kept until then."""
+    done = owner.data["done"]
+    known = machine.free_items.get(owner.at)
+    if known is not None and known[0] == len(done):
+        return known[1]
+    settled, free = set(done), set[int]()
+    earlier, alone = _Keys(), _Keys()
+    for index, item in enumerate(owner.data["items"][: owner.data["next"]]):
+        if index in settled:
+            continue
+        names = {"item": item, "index": index}
+        exclusive, key = condition(barrier.exclusive).evaluate(names), condition(barrier.key).evaluate(names)
+        named = None if key is None else canonical_json(key)
+        if not (earlier if exclusive else alone).conflict(named):
+            free.add(index)
+        earlier.add(named)
+        if exclusive:
+            alone.add(named)
+    machine.free_items[owner.at] = (len(done), free)
+    return free
+
+
+class _Keys:
+    """Keys of earlier items; None conflicts with every key."""
+
+    def __init__(self) -> None:
+        self.names: set[str | None] = set()
+
+    def add(self, name: str | None) -> None:
+        self.names.add(name)
+
+    def conflict(self, name: str | None) -> bool:
+        return bool(self.names) and (name is None or None in self.names or name in self.names)

@@ -1,0 +1,230 @@
+"""How tokens go from node to node, and what becomes of a graph when they end."""
+
+from collections.abc import Callable
+from typing import Any
+
+from loom_dsl.errors import ExpressionError
+from loom_dsl.graph.edges import Node
+from loom_dsl.graph.plan import condition
+from loom_dsl.graph.state import FIELDS, reduced, written
+from loom_dsl.machine.checkpoint import GAVE, keep
+from loom_dsl.machine.commands import CancelTimer
+from loom_dsl.machine.compensation import confirm
+from loom_dsl.machine.core import Core, drop_frame, end, keep_outputs
+from loom_dsl.machine.kinds.maps import item_failed, map_item_done, map_may_finish
+from loom_dsl.machine.kinds.subgraphs import body_done, frames_of, owner_failed, round_done
+from loom_dsl.machine.kinds.waits import race_won
+from loom_dsl.machine.node_events import blamed, ended
+from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.retry import wait_over
+from loom_dsl.machine.scope import state_frame
+from loom_dsl.machine.state import OWNING, READY, Token
+
+FRAME_DONE: dict[str, Callable[..., None]] = {
+    "map": map_item_done,
+    "loop": round_done,
+    "graph": body_done,
+    "tool": body_done,
+}
+"""What becomes of a node when a graph that it started ends with a result."""
+MOST_THREADS = 1_000
+"""Tokens that one node may send out."""
+
+
+class Moves(Core):
+    """What the kinds of nodes use: completing, failing, moving on."""
+
+    def complete(self, token: Token, result: Any) -> None:
+        """The token's node gave its result: write it, and go on."""
+        wait_over(self, token)
+        node = self.node(token)
+        self.set_output(token, result)
+        try:
+            confirm(self, token, node, result)
+            self.write(token, node)
+            ways = self.ways_out(token, node)
+            ended(self, token, "done")
+            self.move(token, ways)
+        except ExpressionError as error:
+            token.data[GAVE] = True
+            self.fail_node(token, error.code, error.message)
+
+    def pass_on(self, token: Token) -> None:
+        """Leave a node that has no result of its own."""
+        try:
+            self.move(token, self.ways_out(token, self.node(token)))
+        except ExpressionError as error:
+            self.fail_node(token, error.code, error.message)
+
+    def move(self, token: Token, targets: list[str], *, value: Any = None) -> None:
+        """Put the token (and its copies) before the targets. With a value, that is the result there."""
+        # While the token is still there: its graph must not count as empty when what the others started is swept away.
+        self.let_go(token)
+        self.state.tokens.pop(token.at, None)
+        source = "" if value is not None else token.source
+        carried = value if value is not None else token.value
+        for target in targets:
+            self.place(token.frame, target, source, carried, via=token.node)
+        if not targets:
+            self.frame_may_end(token.frame)
+
+    def let_go(self, token: Token) -> None:
+        """A token is done with its node: no deadline holds any more, and the race that it was in is won."""
+        if token.data.pop("deadline", None) is not None:
+            self.command(CancelTimer(at=token.at))
+        if token.race:
+            race_won(self, token)
+
+    def place(
+        self, frame_key: str, target: str, source: str = "", value: Any = None, *, via: str = "", race: str = ""
+    ) -> None:
+        """Put a new token before a node, or where that one sends it when it has been entered often enough."""
+        frame, full = self.state.frames[frame_key], set[str]()
+        while True:
+            node = self.plan.node(frame.graph, target)
+            visit = frame.visits.get(target, 0) + 1
+            if node.max_visits is None or visit <= node.max_visits:
+                break
+            full.add(target)
+            if node.exhausted is None or node.exhausted in full:
+                break
+            via, target = target, node.exhausted
+        frame.visits[target] = visit
+        at = f"{frame_key}/{target}#{visit}" if frame_key else f"{target}#{visit}"
+        self.state.tokens[at] = Token(at, frame_key, target, source=source, value=value, via=via, race=race)
+        if target in full:
+            self.state.tokens[at].data["full"] = node.max_visits
+
+    def fail_node(self, token: Token, code: str, message: str) -> None:
+        """The token's node failed: take the way that `catch` gives, or fail what contains it."""
+        if token.status == OWNING and frames_of(self, token):
+            return owner_failed(self, token, code, message)
+        wait_over(self, token)
+        node = self.node(token)
+        target = node.catch.get(code) or node.catch.get("any")
+        ended(self, token, "failed", code=code, message=message, to=target or "")
+        if target:
+            token.source = ""
+            return self.move(token, [target], value={"ok": False, "code": code, "message": message})
+        keep_outputs(self, token.frame, code)
+        # What failed inside it says where that was; what is behind a tool node has no name for users.
+        inside = "failed" in token.data and node.kind != "tool"
+        return self.fail_frame(token, code, message if inside else blamed(self, token, message))
+
+    def fail_frame(self, token: Token, code: str, message: str, details: Any = None) -> None:
+        """The graph in which the token is fails, and with it the node that started it, or the job."""
+        frame = self.state.frames[token.frame]
+        keep(self, token, code)
+        if not frame.parent:
+            return end(self, ["fail", code, message, details])
+        self.state.tokens.pop(token.at, None)
+        return item_failed(self, self.state.tokens[frame.parent], token.frame, code, message)
+
+    def frame_may_end(self, key: str) -> None:
+        """End a graph in which no token is left."""
+        abort = self.state.abort
+        if not key and abort is not None and not abort.get("placed"):
+            return  # what settles the abort comes first
+        if key not in self.state.frames or any(token.frame == key for token in self.state.tokens.values()):
+            return
+        self.end_frame(key)
+
+    def end_frame(self, key: str) -> None:
+        """A graph is done; its result is that of the end that was reached last."""
+        frame = self.state.frames[key]
+        result = frame.own.get("result")
+        if not frame.parent:
+            if size_of(result) > LARGEST_RESULT:
+                keep_outputs(self, key, "result_too_large")
+            return end(self, ["finish", result])
+        frame.own["over"] = True
+        drop_frame(self, key)
+        if key in self.state.frames:
+            return None  # what was cancelled reports first
+        return self.frame_done(frame.parent, frame.index, result)
+
+    def frames_may_go_on(self, gone: Token) -> None:
+        """The work of a token that was taken away has reported: what waited for that goes on."""
+        self.frame_may_end(gone.frame)
+        for owner in self.state.in_order():
+            if owner.at in self.state.tokens:
+                map_may_finish(self, owner)
+
+    def frame_done(self, parent: str, index: int, result: Any) -> None:
+        """A graph that a node started ended with a result."""
+        owner = self.state.tokens.get(parent)
+        if owner is None or owner.status != OWNING or "failed" in owner.data:
+            return
+        try:
+            FRAME_DONE[self.node(owner).kind](self, owner, index, result)
+        except ExpressionError as error:
+            self.fail_node(owner, error.code, error.message)
+
+    def set_output(self, token: Token, result: Any) -> None:
+        """Write the result of a token's node. Who still has the node's earlier result before them keeps that one."""
+        outputs = self.state.frames[token.frame].outputs
+        for other in self.state.tokens.values():
+            if other is not token and other.frame == token.frame and other.source == token.node:
+                other.source, other.value = "", outputs.get(token.node)
+        outputs[token.node] = result
+        token.source, token.value, token.status = token.node, None, READY
+
+    def write(self, token: Token, node: Node) -> None:
+        """Write what the node's result is to change.
+
+        Raises:
+            ExpressionError: A value does not fit.
+        """
+        if node.write:
+            self.write_values(token, self.mapped(token, "write", node.write))
+
+    def write_values(self, token: Token, values: dict[str, Any]) -> None:
+        """Write fields of the turn, or variables of the graph.
+
+        Raises:
+            ExpressionError: A value does not fit, or there is no such field.
+        """
+        turn = self.state.turn
+        turn_fields = {name: value for name, value in values.items() if turn and name in FIELDS}
+        if turn_fields and turn is not None:
+            turn = written(turn, turn_fields)
+        changes = []
+        for name, value in values.items():
+            if name in turn_fields:
+                continue
+            frame = state_frame(self.state, self.state.frames[token.frame], name)
+            if frame is None:
+                raise ExpressionError(f"`{token.node}` writes `{name}`, which the graph's `state` does not have")
+            field = self.plan.bodies[frame.graph].state[name]
+            changes.append((frame, name, reduced(name, field, frame.own["state"][name], value)))
+        # All of it or nothing: what a node wrote that then failed would be there on the way that catches the failure.
+        self.state.turn = turn
+        for frame, name, value in changes:
+            frame.own["state"] = {**frame.own["state"], name: value}
+
+    def ways_out(self, token: Token, node: Node) -> list[str]:
+        """The nodes that follow.
+
+        Raises:
+            ExpressionError: A condition fails, or no way is open.
+        """
+        if node.next.times is not None:
+            return list(node.next.all) * self._times(token, node)
+        if node.next.all or not node.next.edges():
+            return list(node.next.all)
+        names = self.names(token)
+        with self.slot("next"):
+            for edge in node.next.first:
+                if edge.when is None or condition(edge.when).evaluate(names):
+                    return [edge.to]
+            taken = [edge.to for edge in node.next.each if edge.when and condition(edge.when).evaluate(names)]
+        taken = taken or [edge.to for edge in node.next.each if edge.when is None]
+        if not taken:
+            raise ExpressionError(f"no way out of `{token.node}` is open; give it an edge without a condition")
+        return taken
+
+    def _times(self, token: Token, node: Node) -> int:
+        given = self.mapped(token, "times", node.next.times)
+        if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= MOST_THREADS:
+            raise ExpressionError(f"`{token.node}` is to go on {str(given)[:60]} times; give 0 to {MOST_THREADS}")
+        return given

@@ -1,0 +1,88 @@
+"""What the names of an expression mean where a token stands."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from loom_dsl.agent.turn import TurnState
+from loom_dsl.expr.values import METER
+from loom_dsl.machine.state import Frame, MachineState, Token
+
+if TYPE_CHECKING:
+    from loom_dsl.machine.core import Core as Machine
+
+
+def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
+    """Give the roots of expressions; item, index and turn only where there are any."""
+    state, frame = machine.state, machine.state.frames[token.frame]
+    names: dict[str, Any] = {
+        "input": input_of(state, frame),
+        "nodes": frame.outputs,
+        "result": frame.outputs.get(token.source) if token.source else token.value,
+        "agent": machine.plan.agent_names,
+        "limits": machine.plan.agent_names.get("limits", {}),
+        "run": run_names(machine.job, state),
+        METER: machine.meter,
+    }
+    holder = state_frame(state, frame)
+    if holder is not None:
+        names["state"] = holder.own["state"]
+    for inner, owner in _owners(state, frame):
+        if "items" in owner.data:
+            names["item"] = owner.data["items"][inner.index]
+            names["index"] = inner.index + owner.data.get("first", 0)
+            break
+        if "round" in owner.data:
+            names["item"], names["index"] = owner.data["last"], inner.index
+            break
+    if state.turn is not None:
+        names["turn"] = _turn_names(machine, state.turn)
+    return names
+
+
+def _turn_names(machine: "Machine", turn: TurnState) -> dict[str, Any]:
+    """What `turn` holds; a copy, which whoever gets it may change."""
+    if machine.turn_told[0] is not turn:
+        told = {"counter": turn.turn_counter, "cost_usd": turn.cost_microusd / 1e6}
+        machine.turn_told = turn, {**turn.model_dump(mode="json"), **told}
+    return dict(machine.turn_told[1])
+
+
+def _owners(state: MachineState, frame: Frame) -> Iterator[tuple[Frame, Token]]:
+    """Give each frame around this one, itself first, with the token that owns it."""
+    while frame.parent in state.tokens:
+        owner = state.tokens[frame.parent]
+        yield frame, owner
+        frame = state.frames[owner.frame]
+
+
+def _around(state: MachineState, frame: Frame) -> Iterator[Frame]:
+    yield frame
+    for _, owner in _owners(state, frame):
+        yield state.frames[owner.frame]
+
+
+def input_of(state: MachineState, frame: Frame) -> Any:
+    """What a graph was started with: its own, or that of the graph around it."""
+    return next((around.own["input"] for around in _around(state, frame) if "input" in around.own), state.input)
+
+
+def state_frame(state: MachineState, frame: Frame, field: str | None = None) -> Frame | None:
+    """The innermost frame that has variables; with a name, that has this one."""
+    holders = (around for around in _around(state, frame) if "state" in around.own)
+    return next((holder for holder in holders if field is None or field in holder.own["state"]), None)
+
+
+def run_names(job: str, state: MachineState) -> dict[str, Any]:
+    """Give what `run` holds; `RUN` says what each is."""
+    turn = state.turn
+    return {
+        "id": job,
+        "now": state.last,
+        "aborted": state.abort is not None,
+        "abort_reason": (state.abort or {}).get("reason", ""),
+        "abort_code": (state.abort or {}).get("code", ""),
+        "remembered": list(turn.remembered if turn else state.remembered),
+        "waiting": len(state.inbox),
+        "active_seconds": turn.active_ms / 1000 if turn else 0.0,
+        "correlation_id": turn.metadata.get("correlation_id", job) if turn else job,
+    }

@@ -1,0 +1,67 @@
+"""What a job answers when it is asked where it stands."""
+
+from typing import Any
+
+from loom_dsl.machine.interpreter import Machine
+from loom_dsl.machine.kinds.approvals import deciders, halted_question
+from loom_dsl.machine.kinds.decision_queue import must_be_signed
+from loom_dsl.machine.retry import backing_off, halted
+from loom_dsl.machine.state import CHILD, LISTENING, RUNNING, TIMING, WAITING, Token
+
+
+def status_of(machine: Machine) -> dict[str, Any]:
+    """Give the run's state, its turn, open approvals, what runs and what waits, as JSON."""
+    state = machine.state
+    tokens = state.in_order()
+    approvals = [
+        {
+            "approval_id": token.data["id"],
+            "node": token.at,
+            "since": token.data.get("since"),
+            "expires_at": token.data.get("deadline"),
+            "request": token.data.get("request"),
+            "approvers": deciders(token),
+            "votes": [vote["by"] for vote in token.data.get("votes", ())],
+            "halted": bool(token.data.get("halted")),
+            "signed": must_be_signed(machine, token),
+        }
+        for token in tokens
+        if token.status == WAITING
+    ]
+    questions = [halted_question(machine, token) for token in tokens if token.data.get("halted")]
+    return {
+        "state": state.run_state,
+        "phase": state.phase,
+        "turn": state.turn.to_dict() if state.turn else None,
+        "paused": state.paused,
+        "abort": state.abort,
+        "approvals": approvals,
+        "running": [token.at for token in tokens if token.status == RUNNING],
+        "halted": [*halted(machine), *questions],
+        "backing_off": backing_off(machine),
+        "tokens": [token.at for token in tokens],
+        "visits": {key: frame.visits for key, frame in state.frames.items()},
+        "events": [event["name"] for event in state.events],
+        "waits": [wait for token in tokens if (wait := _wait(token))],
+        "waiting_messages": len(state.inbox),
+        "plan": machine.plan.hash,
+    }
+
+
+def _wait(token: Token) -> dict[str, Any] | None:
+    """What a token waits for that is no approval and no activity; until when at most, where an edge has a deadline."""
+    waits = _waits_for(token)
+    due = token.data.get("deadline")
+    if due is None or token.status == WAITING:
+        return waits
+    return {"at": token.at, "until": due, **(waits or {})}
+
+
+def _waits_for(token: Token) -> dict[str, Any] | None:
+    if token.status == LISTENING:
+        return {"at": token.at, "event": token.data["name"], "key": token.data["key"]}
+    if token.status == TIMING:
+        return {"at": token.at, "until": token.data["deadline"]}
+    if token.status == CHILD:
+        return {"at": token.at, "child": token.data["child"]}
+    return None

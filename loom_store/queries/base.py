@@ -1,0 +1,172 @@
+"""What all methods of a transaction stand on: the connection, the caches, and integers for long names."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Executable, Select, bindparam, insert, select
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from loom_dsl.observe.webhooks import Endpoint
+from loom_store.cache import BlobCache, EntryCache
+from loom_store.tables import jobs
+
+MIB: Final = 1024 * 1024
+
+_FIND_JOB = select(jobs.c.id, jobs.c.created_at).where(jobs.c.name == bindparam("job_name"))
+_JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
+_NEW_JOB = insert(jobs).values(name=bindparam("name"))
+
+Listener = Callable[[Mapping[str, Any]], None]
+"""Told of an event, on the store's thread; it must not fail."""
+
+
+@dataclass(slots=True)
+class Webhooks:
+    """Which webhooks this process writes down.
+
+    Attributes:
+        endpoints: Who is told of events.
+        wake: Called with a job and an endpoint when something is to be delivered; on the store's thread.
+    """
+
+    endpoints: Sequence[Endpoint] = ()
+    wake: Callable[[str, str], None] = lambda job, endpoint: None
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the transactions of one open store share."""
+
+    blobs: BlobCache = field(default_factory=lambda: BlobCache(64 * MIB))
+    entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
+    clock: Callable[[], float] = time.time
+    webhooks: Webhooks = field(default_factory=Webhooks)
+    listeners: list[Listener] = field(default_factory=list)
+
+
+class KnownJob(NamedTuple):
+    """A job as a transaction has met it: the integer that stands for it, and whether it is written down."""
+
+    id: int
+    is_created: bool
+
+
+class Scope:
+    """One transaction's means. Used on the thread that runs the transaction, and not after it."""
+
+    def __init__(self, connection: Connection, shared: Shared) -> None:
+        self._connection = connection
+        self._shared = shared
+        self._jobs: dict[str, KnownJob] = {}
+        self._last_events: dict[int, int] = {}
+        """By job: the offset of its newest event."""
+        self._on_commit: list[Callable[[], None]] = []
+
+    def committed(self) -> None:
+        """Do what had to wait until the transaction was durable."""
+        for act in self._on_commit:
+            act()
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Tell who listens of an event that is new, once it is durable; `job` in it names its job."""
+        for heard in self._shared.listeners:
+            self._after_commit(partial(heard, event))
+
+    def _after_commit(self, act: Callable[[], None]) -> None:
+        self._on_commit.append(act)
+
+    def _execute(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.execute(statement, values)
+
+    def _scalar(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.execute(statement, values).scalar()
+
+    def _first(self, question: Select[Any], values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Give the first row of a question that is asked many times a turn, or None.
+
+        Through the driver: SQLite answers it in one microsecond, and SQLAlchemy would make 25 of that.
+        """
+        row: tuple[Any, ...] | None = self._driven(question, values).fetchone()
+        return row
+
+    def _driven(self, statement: Executable, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Do through the driver what is done many times a turn. All values of the statement are parameters."""
+        text, names, fixed = _prepared(statement)
+        driver = self._connection.connection.dbapi_connection
+        assert isinstance(driver, sqlite3.Connection)
+        given = [values.get(name, fixed.get(name)) for name in names]
+        try:
+            return driver.execute(text, given)
+        except sqlite3.Error as error:
+            raise DBAPIError(text, given, error) from error
+
+    def _millis(self) -> int:
+        return round(self._shared.clock() * 1000)
+
+    def _seconds(self) -> int:
+        return int(self._shared.clock())
+
+    def _known_job(self, name: str) -> KnownJob | None:
+        known = self._jobs.get(name)
+        if known is None:
+            found = self._first(_FIND_JOB, {"job_name": name})
+            if found is not None:
+                known = self._jobs[name] = KnownJob(found[0], found[1] is not None)
+        return known
+
+    def _find_job(self, name: str) -> int | None:
+        """Give the integer that stands for a job, or None when the store has never heard of it."""
+        known = self._known_job(name)
+        return None if known is None else known.id
+
+    def _job_id(self, name: str) -> int:
+        """Give the integer that stands for a job, a new one if need be."""
+        known = self._find_job(name)
+        if known is None:
+            known = int(self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0])
+            self._jobs[name] = KnownJob(known, False)
+        return known
+
+    def _job_name(self, job_id: int) -> str:
+        return str(self._scalar(_JOB_NAME, {"job_id": job_id}))
+
+
+@cache
+def _prepared(statement: Executable) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """Give a statement as SQLite takes it: its text, its parameters in order, and the values that are part of it."""
+    assert isinstance(statement, ClauseElement)
+    compiled = statement.compile(dialect=sqlite_dialect())
+    assert isinstance(compiled, SQLCompiler)
+    return str(compiled), compiled.positiontup or (), compiled.params
+
+
+def key_hash(key: str) -> int:
+    """Give the signed 64-bit number by which a key is found."""
+    return int.from_bytes(sha256(key.encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
+
+
+def shorten_key(key: str, job: str) -> str:
+    """Leave out the job's name, with which most keys begin: ``/rest``; a key that begins with / or = gets a =."""
+    if key.startswith(job + "/"):
+        return key[len(job) :]
+    return "=" + key if key[:1] in ("/", "=") else key
+
+
+def full_key(short: str, job: str) -> str:
+    """Undo `shorten_key`."""
+    if short[:1] == "/":
+        return job + short
+    return short[1:] if short[:1] == "=" else short
+
+
+def storable(text: str) -> str:
+    """Give text as a database takes it: a lone surrogate, which a model can send, is written as its escape."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
