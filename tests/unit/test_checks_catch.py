@@ -112,7 +112,7 @@ def test_a_computed_code_may_be_any() -> None:
 def _literal_codes() -> set[str]:
     """Every code that stands as a text where the engine fails a node or a job."""
     found: set[str] = set()
-    for file in [*ROOT.glob("loom_dsl/*.py"), *ROOT.glob("workflows/*.py"), *ROOT.glob("activities/*.py")]:
+    for file in (file for folder in ("loom_dsl", "workflows", "activities") for file in ROOT.glob(f"{folder}/**/*.py")):
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
                 continue

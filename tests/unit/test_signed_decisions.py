@@ -673,7 +673,7 @@ from loom_dsl.errors import ConfigurationError
 class Runtime:
     approver_keys = ApproverKeys(Path(sys.argv[1]))
 
-print(Signed(Runtime())._judged(Call("job", 0, "", "", {}, []), 0.0))
+print(Signed(Runtime())._judged(ActivityCall("job", 0, "", "", {}, []), 0.0))
 for use in (lambda: keys_of(Path(sys.argv[1]), {}), lambda: SigningKey.new("maria")):
     try:
         use()
