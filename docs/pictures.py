@@ -1,8 +1,8 @@
 """Write the generated pictures into the documentation: ``python docs/pictures.py [--check] [FILE…]``.
 
-A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states``, ``packages``
-(or ``packages:`` and one, for what is in it) or that of a shipped graph, or ``text:`` and that of one, for the picture
-as a terminal shows it. With ``--check`` nothing is
+A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states``,
+``packages`` (or ``packages:`` and one, for what is in it) or that of a shipped graph, or ``text:`` and that of one, for
+the picture as a terminal shows it. With ``--check`` nothing is
 written, and the status is 1 when a file is not up to date.
 """
 
