@@ -51,6 +51,24 @@ _PACKAGES = (
 _NOT_LOADED = re.compile(r"\.(?:__main__|pytest_plugin|migrations.*)$")
 
 
+_ROOT = Path(__file__).resolve().parents[2]
+_open = contextlib.ExitStack()
+_at_hand: list[str] = []
+
+
+def at_hand() -> list[str]:
+    """Give the command line that stands for `loom`, and start what forks with the first call."""
+    if not _at_hand:
+        _at_hand.extend(_open.enter_context(ready_loom(_ROOT)))
+    return list(_at_hand)
+
+
+def let_go() -> None:
+    """End what forks, and whatever it forked that has not ended."""
+    _open.close()
+    _at_hand.clear()
+
+
 @contextmanager
 def ready_loom(root: Path) -> Iterator[list[str]]:
     """Start what forks; yields the command line that stands for `loom`.
@@ -151,6 +169,7 @@ def _be_command(asked: dict[str, object], streams: list[int]) -> NoReturn:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    os.setsid()  # so that it can be killed with what it starts
     sys.stdin, sys.stdout, sys.stderr = (_fresh(sys.stdin, "rb"), _fresh(sys.stdout, "wb"), _fresh(sys.stderr, "wb"))
     os.environ.clear()
     os.environ.update(variables)
@@ -202,7 +221,8 @@ def ask(place: str, arguments: list[str]) -> int:
 
 def _end_as(status: int) -> NoReturn:
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 
