@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from loom_dsl.agent.states import TRANSITIONS, RunState
+from loom_dsl.agent.states import STAYS, RunState, transition
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.values import Meter
@@ -187,13 +187,18 @@ class Core:
             self.enter_state(at_work)
 
     def enter_state(self, new: RunState) -> None:
-        """Change the run's state where the table has that change; tell observers."""
+        """Change the run's state as the table says; tell observers.
+
+        Raises:
+            IllegalTransition: The table has no such change.
+        """
         old = RunState(self.state.run_state)
-        if new in TRANSITIONS[old]:
-            self.state.run_state = new.value
-            # The frames go with the job, so its last event of all keeps which way it went.
-            visits = {"visits": self.state.frames[""].visits} if new in ENDED and self._tells_visits() else {}
-            self.emit("state", **{"from": old.value, "state": new.value}, **visits)
+        if new is old or new in STAYS.get(old, ()):
+            return
+        self.state.run_state = transition(old, new).value
+        # The frames go with the job, so its last event of all keeps which way it went.
+        visits = {"visits": self.state.frames[""].visits} if new in ENDED and self._tells_visits() else {}
+        self.emit("state", **{"from": old.value, "state": new.value}, **visits)
 
     def _tells_visits(self) -> bool:
         return self.state.turn is None and "" in self.state.frames

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loom_dsl.agent.states import RunState
-from loom_dsl.errors import ExpressionError
+from loom_dsl.errors import ExpressionError, IllegalTransition
 from loom_dsl.expr.values import MOST_STEPS as MOST_STEPS_OF_EXPRESSIONS
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Map, Recurse
@@ -254,6 +254,25 @@ class Machine(Moves):
         self.commands = []
         self.meter.used = 0
         self.tick(happened.now)
+        try:
+            self._take(happened)
+            self._settle()
+        except IllegalTransition as error:
+            self._end_of_defect(error)
+        return self.commands
+
+    def _end_of_defect(self, error: IllegalTransition) -> None:
+        """End the job with what is wrong, and not with its result: raised, it would fail this task again and again.
+
+        From every state a run may fail, so that this cannot come here once more.
+        """
+        ending = ["fail", error.code, error.message, None]
+        if self.state.ending is not None:
+            self.state.ending = ending
+        end(self, ending)
+        self._settle()
+
+    def _take(self, happened: Input) -> None:
         if isinstance(happened, ActivityDone | ActivityFailed | ChildEnded | SignalReceived):
             self.spun = 0
         match happened:
@@ -271,8 +290,6 @@ class Machine(Moves):
                 time_is_up(self) if at == AT else self._timer_fired(at)
             case SignalReceived():
                 receive(self, happened)
-        self._settle()
-        return self.commands
 
     def _timer_fired(self, at: str) -> None:
         """A timer fired: a question is told again, passed on or expires; what else waits is over."""
@@ -381,6 +398,17 @@ class Machine(Moves):
             return False
         return fire_joins(self) or fail_stuck(self)
 
+    def _enter_state_of(self, token: Token, state: RunState) -> None:
+        """Change the run's state to that of a node.
+
+        Raises:
+            IllegalTransition: The table has no such change; the graph is to be mended.
+        """
+        try:
+            self.enter_state(state)
+        except IllegalTransition as error:
+            raise IllegalTransition(f"{error.message}; change the `state` of the node `{token.node}`") from None
+
     def _run_again(self, token: Token) -> None:
         """A step's pause is over. Where its arguments were too large to be kept, its node says them once more."""
         if run_again(self, token):
@@ -403,7 +431,7 @@ class Machine(Moves):
         if not token.frame and node.phase and node.phase != self.state.phase:
             self.enter_phase(node.phase)
         if node.state is not None:
-            self.enter_state(node.state)
+            self._enter_state_of(token, node.state)
         try:
             names = self.names(token)
             for kind, data in node.emit.items():
