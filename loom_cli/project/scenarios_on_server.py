@@ -34,8 +34,8 @@ from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.library import NAMES
 from loom_dsl.graph.nodes import Activity
 from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.children import id_part
 from loom_dsl.machine.kinds.approvals import digest_of
-from loom_dsl.machine.kinds.subgraphs import _UNSAFE
 from loom_dsl.simulation.mocks import EXECUTE, FORMAT, Answer, Asked, Cast, stage_result
 from loom_dsl.simulation.names import aliases, frame_of
 from loom_dsl.simulation.run import Played, play_case
@@ -209,14 +209,14 @@ class Performance:
         below = job.removeprefix(self.job).removeprefix(".")
         owners = {known.rpartition("[0]/")[0] for known in self.asked if "[0]/" in known}
         for owner in owners if below else ():
-            if _UNSAFE.sub(".", owner).strip(".") == below:
+            if id_part(owner) == below:
                 return f"{owner}[0]/{at}"
         return at
 
     def agent_at(self, job: str) -> str:
         """The node whose agent's job this is."""
         below = job.removeprefix(f"{self.job}.")
-        return next(at for at in self.asked if _UNSAFE.sub(".", at).strip(".") == below)
+        return next(at for at in self.asked if id_part(at) == below)
 
     # -- mocks ---------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The states of a run, and every way from one to another.
 
-The table is the only place that says what may follow what: the code asks it, the tests walk it and
+The table is the only place that says what may follow what: the machine makes no other change, the tests walk it and
 the picture in the documentation is drawn from it. Being paused is not a state but a flag beside it.
 """
 
@@ -73,6 +73,20 @@ TRANSITIONS: dict[RunState, dict[RunState, str]] = {
     RunState.ABORTED: {},
 }
 """State to the states that may follow it, each with what triggers the change."""
+
+
+STAYS: dict[RunState, dict[RunState, str]] = {
+    RunState.IDLE: {
+        RunState.FAILED: "it fails before it has begun",
+        RunState.ABORTED: "somebody aborts it before it has begun",
+    },
+    RunState.MODEL_RUNNING: {RunState.PREPARING: "the next turn begins"},
+    RunState.TOOL_RUNNING: {RunState.PREPARING: "the next turn begins"},
+    RunState.AWAITING_HUMAN: {RunState.PREPARING: "the next turn begins"},
+    RunState.COMPLETED: {RunState.FAILED: "its result cannot be given"},
+    RunState.ABORTED: {RunState.FAILED: "its result cannot be given"},
+}
+"""State to the states that a run may come to without leaving it: observers are told nothing, and nothing changes."""
 
 
 def transition(old: RunState, new: RunState) -> RunState:

@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -45,19 +45,30 @@ _TYPES = {
 """What types are called in other languages, and here."""
 
 
-def model_findings(
-    document: "Document", model: type[Model], content: Mapping[str, Json]
-) -> tuple[Model | None, list[Diagnostic]]:
-    """Check content against a model: the model's instance, or everything that is wrong with it, in document order.
+Hint = Callable[[Mapping[str, Any], Sequence[str | int], Callable[[str, set[str]], str]], tuple[str, str] | None]
+"""Takes a document's data, the path of a field that its place does not have, and what finds near names; gives the
+message and the advice, or None where it knows nothing better than the schema."""
 
-    The content is the document's, perhaps with references resolved. Messages quote the document as it was
-    written, so that a resolved value does not show.
+
+def model_findings(
+    document: Document, model: type[Model], content: Mapping[str, Json], *, hint: Hint | None = None
+) -> tuple[Model | None, list[Diagnostic]]:
+    """Check content against a model.
+
+    Args:
+        document: The document. Messages quote it as it was written, so that a resolved value does not show.
+        model: The model.
+        content: The document's data, perhaps with references resolved.
+        hint: What knows more about a field in the wrong place than the model does.
+
+    Returns:
+        The model's instance or None, and everything that is wrong, in document order.
     """
     try:
         return model.model_validate(content), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-        found = {_finding(document, model, detail) for detail in details if not _follows(detail, details)}
+        found = {_finding(document, model, detail, hint) for detail in details if not _follows(detail, details)}
     return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
 
 
@@ -69,23 +80,21 @@ def _follows(detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     )
 
 
-def _finding(document: "Document", model: type[BaseModel], detail: ErrorDetails) -> Diagnostic:
+def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> Diagnostic:
     kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
     name = _dotted(path)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        from loom_dsl.graph.hints import misplaced  # only here: it knows all kinds of nodes
-
-        said = misplaced(document.data, path, suggest)
+        said = hint(document.data, path, suggest) if hint is not None else None
         if said is not None:
             return document.diagnostic("L002", said[0], path, fix=said[1], key=True)
         fields = fields_at(model, path[:-1])
         if path[-1] in fields:  # another member of a union has it
             message = f"field `{path[-1]}` does not go with the other fields here"
             return document.diagnostic("L002", message, path, key=True)
-        hint = suggest(str(path[-1]), fields)
-        message = f"unknown field `{path[-1]}`" + (f"; {hint}" if hint else "")
+        near = suggest(str(path[-1]), fields)
+        message = f"unknown field `{path[-1]}`" + (f"; {near}" if near else "")
         known = ", ".join(sorted(fields))
-        fix = "" if hint or not known else f"known fields: {known}"
+        fix = "" if near or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
     if kind == "missing":
         owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""

@@ -14,10 +14,9 @@ from loom_dsl.graph.compiler import compile_graph
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.extend import KEYS as EXTENDING
 from loom_dsl.graph.generated import Allow, Written, refusal, too_large, unwrapped
-from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.graph import Graph, filled_input
 from loom_dsl.graph.nodes import Activity, AgentNode, Llm, Loop, Map, Subgraph, Tool
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.kinds.subgraphs import declared
 from loom_dsl.observe.events import EventType
 from loom_dsl.permissions.combine import narrowed, strengthened, weakenings, widenings
 from loom_dsl.permissions.policy import Permissions
@@ -259,7 +258,7 @@ def admit(
     _refuse(document, _askings(graph, mine, asking))
     if graph.input:
         try:
-            declared(plan.root, graph.input, given)
+            filled_input(plan.root, graph.input, given)
         except ExpressionError as error:
             _refuse(document, [(("input",), f"it is started with something else: {error.message}")])
     pinned = _pinned(plan, mine, permissions, asking, written="permissions" in document.data)

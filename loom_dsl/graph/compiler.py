@@ -16,6 +16,7 @@ from loom_dsl.graph.checks.partial import check_partly
 from loom_dsl.graph.checks.unit import Contracts, Finding, Place, Resolve, shipped_graphs
 from loom_dsl.graph.extend import extended
 from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.hints import misplaced
 from loom_dsl.graph.library import NAMES, shipped
 from loom_dsl.graph.nodes import AgentNode, Loop, Map, Subgraph
 from loom_dsl.graph.plan import Plan
@@ -288,7 +289,7 @@ def _compiled(
     library |= {name: Graph.model_construct(name=name, start="", nodes={}) for name in included.missing}
     agents, findings = agents_of(document, read_file, env)
     agents |= included.agents
-    graph, wrong = model_findings(document, Graph, without_header(document.data, Graph))
+    graph, wrong = model_findings(document, Graph, without_header(document.data, Graph), hint=misplaced)
     findings += wrong
     if graph is not None:
         lent = {name: given[name] for name in _agents_run(graph) if name in given and name not in graph.agents}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from loom_dsl.approvals.policy import Approvals
-from loom_dsl.errors import UserError
+from loom_dsl.errors import ExpressionError, UserError
 from loom_dsl.fields import Part, Retry, seconds
 from loom_dsl.graph.nodes import AnyNode
 from loom_dsl.graph.state import InputField, StateField, fits
@@ -124,7 +124,7 @@ TYPE_NAMES |= {"dict": "a mapping", "any": "any value"}
 
 
 def checked_input(name: str, body: Body, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a graph's input with its defaults filled in.
+    """Give a graph's input with its defaults filled in, before anything starts.
 
     Args:
         name: The graph's name, for messages.
@@ -134,17 +134,9 @@ def checked_input(name: str, body: Body, given: Mapping[str, Any]) -> dict[str, 
     Raises:
         UserError: Values are missing, unknown, of another type, no JSON or too large; tells all of them.
     """
+    filled, unfit = _filled(body.input, given)
     wrong = [_unknown(body, key) for key in given if key not in body.input]
-    filled: dict[str, Any] = {}
-    for key, field in body.input.items():
-        if key not in given:
-            if field.default is None and not field.optional:
-                wrong.append(f"`{key}` is missing: {_described(field)}")
-            filled[key] = field.default
-            continue
-        filled[key] = given[key]
-        if not fits(field.type, given[key]) and not (given[key] is None and field.optional):
-            wrong.append(f"`{key}` is {_shown(given[key])}, and must be {TYPE_NAMES[field.type]}")
+    wrong += [_unfit(key, body.input[key], given) for key in unfit]
     if wrong:
         raise UserError(f"the input of the graph {name}: {'; '.join(wrong)}")
     try:
@@ -159,10 +151,53 @@ def checked_input(name: str, body: Body, given: Mapping[str, Any]) -> dict[str, 
     return filled
 
 
+def filled_input(name: str, fields: Mapping[str, InputField], given: Any) -> dict[str, Any]:
+    """Give the input of a graph that another graph starts, with its defaults filled in.
+
+    Args:
+        name: The graph's name, for messages.
+        fields: What its `input` declares.
+        given: What an expression gave; nothing counts as no values.
+
+    Raises:
+        ExpressionError: A value is missing, is not declared, or is of another type.
+    """
+    values = given if isinstance(given, dict) else {}
+    unknown = sorted(set(values) - set(fields))
+    if unknown or not isinstance(given, dict | None):
+        what = ", ".join(unknown) or "something that is not a mapping"
+        raise ExpressionError(f"`{name}` is given {what}; its input has {', '.join(fields)}")
+    filled, unfit = _filled(fields, values)
+    for key in unfit:
+        kind = fields[key].type
+        if key in values:
+            raise ExpressionError(f"`input.{key}` of `{name}` is {str(values[key])[:60]!r}, not {kind}")
+        raise ExpressionError(f"`{name}` needs `input.{key}` ({kind})")
+    return filled
+
+
+def _filled(fields: Mapping[str, InputField], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The declared values, with defaults where none is given; and the names of those that are missing or do not fit."""
+    filled = {key: given.get(key, field.default) for key, field in fields.items()}
+    unfit = []
+    for key, field in fields.items():
+        if filled[key] is None and field.optional:
+            continue
+        if (key in given and not fits(field.type, given[key])) or (key not in given and field.default is None):
+            unfit.append(key)
+    return filled, unfit
+
+
 def _unknown(body: Body, key: str) -> str:
     hint = suggest(key, list(body.input))
     listed = f"it has {', '.join(body.input)}" if body.input else "the graph takes none"
     return f"there is no `{key[:60]}` ({hint or listed})"
+
+
+def _unfit(key: str, field: InputField, given: Mapping[str, Any]) -> str:
+    if key not in given:
+        return f"`{key}` is missing: {_described(field)}"
+    return f"`{key}` is {_shown(given[key])}, and must be {TYPE_NAMES[field.type]}"
 
 
 def _described(field: InputField) -> str:

@@ -6,14 +6,11 @@ cancelled. So each keeps what is below it when it fails, and the job puts these 
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from loom_dsl.machine.core import Core
 from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
 from loom_dsl.machine.state import Frame, MachineState, Token
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 MOST_KEPT = 256 * 1024
 """Bytes as JSON of what is kept."""
@@ -24,7 +21,7 @@ TAKEN_BACK = "what it had done was taken back when it failed; start a new job"
 UNREADABLE = "what it had come to could not be written down; start a new job"
 
 
-def keep(machine: "Machine", token: Token, code: str) -> None:
+def keep(machine: Core, token: Token, code: str) -> None:
     """Keep the graphs beside and below a token, which are about to be taken away because it failed.
 
     Nothing is kept where the failure is caught above, in an agent's turn, or when the job ends already.
@@ -40,14 +37,14 @@ def keep(machine: "Machine", token: Token, code: str) -> None:
         keep_all(machine, cause)
 
 
-def keep_stuck(machine: "Machine", token: Token, code: str) -> None:
+def keep_stuck(machine: Core, token: Token, code: str) -> None:
     """Do as `keep` before tokens are taken away that wait for ever at the same join."""
     catch = machine.node(token).catch
     if code not in catch and "any" not in catch:
         keep(machine, token, code)
 
 
-def keep_owner(machine: "Machine", owner: Token, code: str) -> None:
+def keep_owner(machine: Core, owner: Token, code: str) -> None:
     """Keep the graphs of a node that fails by itself, and not because one of them did."""
     known = "failed" in owner.data or owner.at in machine.state.failed_at
     if known or not _is_kept(machine) or not _ends_the_job(machine, machine.state.frames[owner.frame], code, owner):
@@ -57,7 +54,7 @@ def keep_owner(machine: "Machine", owner: Token, code: str) -> None:
     _keep_below(machine, owner, [owner.at])
 
 
-def keep_all(machine: "Machine", cause: list[str] | None = None) -> None:
+def keep_all(machine: Core, cause: list[str] | None = None) -> None:
     """Keep everything, before it is taken away because the job fails."""
     state = machine.state
     if not _is_kept(machine) or "" in state.failed_at:
@@ -69,7 +66,7 @@ def keep_all(machine: "Machine", cause: list[str] | None = None) -> None:
     state.failed_at = {"": _written({**kept, "whole": whole})}
 
 
-def done_after_all(machine: "Machine", token: Token, result: Any) -> None:
+def done_after_all(machine: Core, token: Token, result: Any) -> None:
     """Work that was taken away has come to its end before it could be cancelled: it is not to be done again."""
     for kept in machine.state.failed_at.values():
         known = kept.get("tok", {}).get(token.at)
@@ -77,7 +74,7 @@ def done_after_all(machine: "Machine", token: Token, result: Any) -> None:
             kept["done"][token.at] = result
 
 
-def where_failed(machine: "Machine", told: Any) -> dict[str, Any]:
+def where_failed(machine: Core, told: Any) -> dict[str, Any]:
     """Give what is stored of a failed graph, so that a fork can go on; of others nothing.
 
     Args:
@@ -95,7 +92,7 @@ def where_failed(machine: "Machine", told: Any) -> dict[str, Any]:
     return {"failed_at": kept}
 
 
-def stored(machine: "Machine") -> Callable[[Any, Any], None]:
+def stored(machine: Core) -> Callable[[Any, Any], None]:
     """Give what is done when the store has what is kept: the machine itself needs it no longer."""
 
     def forget(result: Any, failed: Any) -> None:
@@ -105,12 +102,12 @@ def stored(machine: "Machine") -> Callable[[Any, Any], None]:
     return forget
 
 
-def _is_kept(machine: "Machine") -> bool:
+def _is_kept(machine: Core) -> bool:
     state = machine.state
     return state.turn is None and state.abort is None and state.ending is None
 
 
-def _ends_the_job(machine: "Machine", frame: Frame, code: str, owner: Token | None = None) -> bool:
+def _ends_the_job(machine: Core, frame: Frame, code: str, owner: Token | None = None) -> bool:
     """Whether nothing catches that a graph fails, or that the node fails which owns graphs."""
     state = machine.state
     while owner is not None or frame.parent:
@@ -122,7 +119,7 @@ def _ends_the_job(machine: "Machine", frame: Frame, code: str, owner: Token | No
     return True
 
 
-def _keep_below(machine: "Machine", owner: Token, cause: list[str]) -> None:
+def _keep_below(machine: Core, owner: Token, cause: list[str]) -> None:
     state, below = machine.state, f"{owner.at}["
     frames = {key: frame for key, frame in state.frames.items() if key.startswith(below)}
     tokens = [owner, *(token for token in state.tokens.values() if token.frame in frames)]
@@ -131,7 +128,7 @@ def _keep_below(machine: "Machine", owner: Token, cause: list[str]) -> None:
     state.failed_at = {**others, owner.at: kept}
 
 
-def _together(machine: "Machine", tokens: list[Token], frames: Mapping[str, Frame], cause: list[str]) -> dict[str, Any]:
+def _together(machine: Core, tokens: list[Token], frames: Mapping[str, Frame], cause: list[str]) -> dict[str, Any]:
     """Tokens and frames as JSON, and in place of each node that fails already what it has kept."""
     made: dict[str, Any] = {
         "tok": {token.at: token.to_json() for token in tokens},

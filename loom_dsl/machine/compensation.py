@@ -1,18 +1,15 @@
 """Compensation: what was done is taken back, last first, when the job fails or is aborted."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Retry
 from loom_dsl.graph.edges import Node
 from loom_dsl.machine.commands import ActivityFailed, RunActivity
+from loom_dsl.machine.core import Core
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.state import Token
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 FUNCTION = "loom.function.call"
 MOST_UNDO = 1_000
@@ -22,7 +19,7 @@ TOO_LARGE = "its arguments were too large to be handed to the job above"
 NO_RESULT = "its arguments need the result of the node, which is not known"
 
 
-def push(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
+def push(machine: Core, token: Token, node: Node, names: dict[str, Any]) -> None:
     """Write down, before a node starts, how it is taken back.
 
     Raises:
@@ -37,13 +34,13 @@ def push(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) ->
     machine.state.undo = [*machine.state.undo, {**entry, "with": arguments, "sure": False}]
 
 
-def never_began(machine: "Machine", token: Token) -> None:
+def never_began(machine: Core, token: Token) -> None:
     """A node failed before anything of it was begun, so there is nothing to take back."""
     name = _name(machine, token)
     machine.state.undo = [entry for entry in machine.state.undo if entry["at"] != name]
 
 
-def confirm(machine: "Machine", token: Token, node: Node, result: Any) -> None:
+def confirm(machine: Core, token: Token, node: Node, result: Any) -> None:
     """A node is done, so it is known with what it is taken back."""
     if node.compensate is None:
         return
@@ -54,7 +51,7 @@ def confirm(machine: "Machine", token: Token, node: Node, result: Any) -> None:
     ]
 
 
-def _arguments(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> Any:
+def _arguments(machine: Core, token: Token, node: Node, names: dict[str, Any]) -> Any:
     """The arguments; null where they cannot be told, which is reported when it comes to it."""
     assert node.compensate is not None
     try:
@@ -63,11 +60,11 @@ def _arguments(machine: "Machine", token: Token, node: Node, names: dict[str, An
         return None
 
 
-def _name(machine: "Machine", token: Token) -> str:
+def _name(machine: Core, token: Token) -> str:
     return f"{machine.state.turn.turn_counter}/{token.at}" if machine.state.turn else token.at
 
 
-def take_back(machine: "Machine") -> bool:
+def take_back(machine: Core) -> bool:
     """Take the last thing back that is not taken back. False when there is nothing."""
     state = machine.state
     while state.undo:
@@ -95,7 +92,7 @@ def take_back(machine: "Machine") -> bool:
     return False
 
 
-def _how(machine: "Machine", entry: dict[str, Any]) -> dict[str, Any]:
+def _how(machine: Core, entry: dict[str, Any]) -> dict[str, Any]:
     """The activity that takes an entry back, its timeout and its retries. A child's entry says them itself."""
     if "do" in entry:
         return dict(entry["do"])
@@ -105,7 +102,7 @@ def _how(machine: "Machine", entry: dict[str, Any]) -> dict[str, Any]:
     return {**given, "retry": node.compensate.retry.model_dump(exclude_defaults=True)}
 
 
-def handed_up(machine: "Machine") -> list[dict[str, Any]]:
+def handed_up(machine: Core) -> list[dict[str, Any]]:
     """Say how what this job did is taken back, for the job above it, which does not know the job's plan."""
     entries = [
         {**{key: entry[key] for key in ("at", "with", "sure", "why") if key in entry}, "do": _how(machine, entry)}
@@ -116,7 +113,7 @@ def handed_up(machine: "Machine") -> list[dict[str, Any]]:
     return [{**entry, "with": None, "why": TOO_LARGE} for entry in entries]
 
 
-def adopt(machine: "Machine", token: Token, entries: list[dict[str, Any]]) -> None:
+def adopt(machine: Core, token: Token, entries: list[dict[str, Any]]) -> None:
     """Take over from a child job that is done how what it did is taken back.
 
     Raises:
@@ -137,7 +134,7 @@ def activity_of(name: str, arguments: dict[str, Any], timeout: float) -> tuple[s
     return FUNCTION, {"function": name, "with": arguments, "timeout": timeout}
 
 
-def _done(machine: "Machine", entry: dict[str, Any], result: Any, failed: ActivityFailed | None) -> None:
+def _done(machine: Core, entry: dict[str, Any], result: Any, failed: ActivityFailed | None) -> None:
     if failed is not None:
         _report(machine, entry, "failed", f"{failed.code}: {failed.message}")
     elif entry["sure"]:
@@ -146,7 +143,7 @@ def _done(machine: "Machine", entry: dict[str, Any], result: Any, failed: Activi
         _report(machine, entry, "undone", "it was not known whether the node had its effect")
 
 
-def _report(machine: "Machine", entry: dict[str, Any], outcome: str, message: str) -> None:
+def _report(machine: Core, entry: dict[str, Any], outcome: str, message: str) -> None:
     state = machine.state
     state.undo = [other for other in state.undo if other is not entry and other["at"] != entry["at"]]
     told = {"node": entry["at"], "outcome": outcome, **({"message": message} if message else {})}

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.agent.states import RunState
-from loom_dsl.graph.nodes import Fail, Loop, Map, Tool
+from loom_dsl.graph.nodes import Fail, Tool
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.checkpoint import ANEW, FULL, GAVE
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.kinds.maps import map_again
-from loom_dsl.machine.kinds.subgraphs import doomed_is_gone, loop_again
 from loom_dsl.machine.migration import moved
 from loom_dsl.machine.node_events import OWN_GRAPHS
 from loom_dsl.machine.outbox import Outbox
@@ -150,17 +148,14 @@ def _catch_up(machine: Machine, done: Mapping[str, Any]) -> None:
     state = machine.state
     for token in state.in_order():
         if token.doomed and token.at in state.tokens:
-            doomed_is_gone(machine, token)
+            machine.cancelled_reported(token)
     for at, result in done.items():
         if at in state.tokens:
             machine.complete(state.tokens[at], result)
     for token in state.in_order():
         if token.at not in state.tokens:
             continue
-        node = machine.node(token)
         if token.data.pop(GAVE, False):
             machine.complete(token, state.frames[token.frame].outputs[token.node])
-        elif token.status == OWNING and isinstance(node, Map):
-            map_again(machine, token, node)
-        elif token.status == OWNING and isinstance(node, Loop):
-            loop_again(machine, token, node)
+        elif token.status == OWNING:
+            machine.handler(token).again(machine, token)

@@ -4,14 +4,15 @@ Two drivers run it: a Temporal workflow, and a loop in memory. The machine never
 which activities finish, except where the graph says so: tokens are worked on in the order of their names.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from loom_dsl.agent.states import RunState
-from loom_dsl.errors import ExpressionError
+from loom_dsl.errors import ExpressionError, IllegalTransition
 from loom_dsl.expr.values import MOST_STEPS as MOST_STEPS_OF_EXPRESSIONS
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Map, Recurse
-from loom_dsl.graph.plan import condition
+from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.machine.checkpoint import ANEW
 from loom_dsl.machine.commands import (
     ActivityDone,
@@ -33,18 +34,17 @@ from loom_dsl.machine.commands import (
     Yielded,
 )
 from loom_dsl.machine.compensation import never_began, push
-from loom_dsl.machine.core import drop, drop_all, end, flush, issue_flush, keep_outputs, place_abort, place_ending
+from loom_dsl.machine.deadlines import deadline_of
+from loom_dsl.machine.ending import drop, drop_all, end, flush, issue_flush, keep_outputs, place_abort, place_ending
+from loom_dsl.machine.frames import new_frame
 from loom_dsl.machine.kinds.approvals import wake
-from loom_dsl.machine.kinds.decisions import deadline_passed
 from loom_dsl.machine.kinds.joins import DEADLOCK, fire_joins, stuck_join, why_stuck
 from loom_dsl.machine.kinds.maps import admitted
-from loom_dsl.machine.kinds.subgraphs import new_frame
-from loom_dsl.machine.kinds.table import ENTER
-from loom_dsl.machine.kinds.waits import deadline_of
+from loom_dsl.machine.kinds.table import HANDLERS
 from loom_dsl.machine.kinds.work import activity_done, activity_failed, child_ended
-from loom_dsl.machine.moves import Moves
+from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.node_events import began, begins
-from loom_dsl.machine.retry import is_due, run_again, wake_up
+from loom_dsl.machine.retry import EARLY, is_due, pause_over, run_again, wake_up
 from loom_dsl.machine.signals import receive
 from loom_dsl.machine.state import (
     BACKING_OFF,
@@ -58,6 +58,7 @@ from loom_dsl.machine.state import (
     TIMING,
     WAITING,
     Frame,
+    MachineState,
     Token,
 )
 
@@ -65,6 +66,8 @@ from loom_dsl.machine.state import (
 
 
 AT, CODE = "~time", "max_run_duration"
+DUE = "loom.timers.1"
+"""Marks the runs in which a timer ends only what is due. A run that came to another before that goes on without it."""
 
 
 def watch(machine: "Machine") -> None:
@@ -236,11 +239,40 @@ MOST_STEPS = 1_000_000
 class Machine(Moves):
     """Interprets a plan: takes one input after the other, and lets tokens go on as far as they can."""
 
+    def __init__(
+        self,
+        plan: Plan,
+        state: MachineState,
+        job: str,
+        patched: Callable[[str], bool] = lambda rules: True,
+        handlers: Mapping[str, NodeHandler[Any]] = HANDLERS,
+    ) -> None:
+        super().__init__(plan, state, job, patched, handlers)
+
     def feed(self, happened: Input) -> list[Command]:
         """Take one input and give the commands that follow from it, in an order that replays."""
         self.commands = []
         self.meter.used = 0
         self.tick(happened.now)
+        try:
+            self._take(happened)
+            self._settle()
+        except IllegalTransition as error:
+            self._end_of_defect(error)
+        return self.commands
+
+    def _end_of_defect(self, error: IllegalTransition) -> None:
+        """End the job with what is wrong, and not with its result: raised, it would fail this task again and again.
+
+        From every state a run may fail, so that this cannot come here once more.
+        """
+        ending = ["fail", error.code, error.message, None]
+        if self.state.ending is not None:
+            self.state.ending = ending
+        end(self, ending)
+        self._settle()
+
+    def _take(self, happened: Input) -> None:
         if isinstance(happened, ActivityDone | ActivityFailed | ChildEnded | SignalReceived):
             self.spun = 0
         match happened:
@@ -255,11 +287,26 @@ class Machine(Moves):
             case ChildEnded():
                 child_ended(self, happened)
             case TimerFired(at=at):
-                time_is_up(self) if at == AT else deadline_passed(self, at)
+                time_is_up(self) if at == AT else self._timer_fired(at)
             case SignalReceived():
                 receive(self, happened)
-        self._settle()
-        return self.commands
+
+    def _timer_fired(self, at: str) -> None:
+        """A timer fired: a question is told again, passed on or expires; what else waits is over."""
+        token = self.state.tokens.get(at)
+        if token is None or token.doomed:
+            return None
+        self.spun = 0
+        due = token.data.get("deadline")
+        if token.status == WAITING:  # a question has several times, and looks itself which of them it is
+            return self.handler(token).deadline(self, token)
+        if token.status == BACKING_OFF and (due is None or due - self.state.last > EARLY):
+            return pause_over(self, token)
+        if due is None:
+            return None
+        if due - self.state.last > EARLY and self.patched(DUE):
+            return self.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
+        return self.handler(token).deadline(self, token)
 
     def _heed(self, driver: Proceed | GoOn | Drain | TooLarge) -> None:
         match driver:
@@ -351,13 +398,24 @@ class Machine(Moves):
             return False
         return fire_joins(self) or fail_stuck(self)
 
+    def _enter_state_of(self, token: Token, state: RunState) -> None:
+        """Change the run's state to that of a node.
+
+        Raises:
+            IllegalTransition: The table has no such change; the graph is to be mended.
+        """
+        try:
+            self.enter_state(state)
+        except IllegalTransition as error:
+            raise IllegalTransition(f"{error.message}; change the `state` of the node `{token.node}`") from None
+
     def _run_again(self, token: Token) -> None:
         """A step's pause is over. Where its arguments were too large to be kept, its node says them once more."""
         if run_again(self, token):
             return None
         try:
             node = self.node(token)
-            ENTER[node.kind](self, token, node, self.names(token))
+            self.handlers[node.kind].enter(self, token, node, self.names(token))
             if (due := token.data.get("deadline")) is not None and token.at in self.state.tokens:
                 self.command(StartTimer(at=token.at, when=due))
         except ExpressionError as error:
@@ -373,7 +431,7 @@ class Machine(Moves):
         if not token.frame and node.phase and node.phase != self.state.phase:
             self.enter_phase(node.phase)
         if node.state is not None:
-            self.enter_state(node.state)
+            self._enter_state_of(token, node.state)
         try:
             names = self.names(token)
             for kind, data in node.emit.items():
@@ -383,7 +441,7 @@ class Machine(Moves):
             due = deadline_of(self, token, node, names) if due_before is None else due_before
             push(self, token, node, names)
             begins(self, token, node)
-            ENTER[node.kind](self, token, node, names)
+            self.handlers[node.kind].enter(self, token, node, names)
             began(self, token, node)
         except ExpressionError as error:
             never_began(self, token)

@@ -1,38 +1,98 @@
 """How tokens go from node to node, and what becomes of a graph when they end."""
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.plan import condition
+from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.graph.state import FIELDS, reduced, written
-from loom_dsl.machine.checkpoint import GAVE, keep
+from loom_dsl.machine.checkpoint import GAVE, keep, keep_owner
 from loom_dsl.machine.commands import CancelTimer
 from loom_dsl.machine.compensation import confirm
-from loom_dsl.machine.core import Core, drop_frame, end, keep_outputs
-from loom_dsl.machine.kinds.maps import item_failed, map_item_done, map_may_finish
-from loom_dsl.machine.kinds.subgraphs import body_done, frames_of, owner_failed, round_done
-from loom_dsl.machine.kinds.waits import race_won
+from loom_dsl.machine.core import Core
+from loom_dsl.machine.ending import drop, drop_frame, end, keep_outputs, sweep
+from loom_dsl.machine.frames import frames_of
 from loom_dsl.machine.node_events import blamed, ended
 from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
 from loom_dsl.machine.retry import wait_over
 from loom_dsl.machine.scope import state_frame
-from loom_dsl.machine.state import OWNING, READY, Token
+from loom_dsl.machine.state import OWNING, READY, MachineState, Token
 
-FRAME_DONE: dict[str, Callable[..., None]] = {
-    "map": map_item_done,
-    "loop": round_done,
-    "graph": body_done,
-    "tool": body_done,
-}
-"""What becomes of a node when a graph that it started ends with a result."""
 MOST_THREADS = 1_000
 """Tokens that one node may send out."""
+N = TypeVar("N", bound=Node, contravariant=True)
+
+
+class NodeHandler(Protocol[N]):
+    """What a kind of node does when something happens to a token that stands at one.
+
+    Everything but `enter` has a default, which is right for kinds to which it does not happen. A method may raise an
+    ExpressionError; the node fails with it, unless the method says that it does not.
+    """
+
+    @abstractmethod
+    def enter(self, machine: "Moves", token: Token, node: N, names: dict[str, Any]) -> None:
+        """A token enters the node: do what is to be done, or begin it.
+
+        Args:
+            machine: The machine.
+            token: What enters.
+            node: What the graph says of the node.
+            names: What the node's expressions may read.
+        """
+
+    def frame_done(self, machine: "Moves", token: Token, index: int, result: Any) -> None:
+        """A graph that the node started ended with a result. Of a node with one graph it is the node's result."""
+        machine.complete(token, result)
+
+    def frame_failed(self, machine: "Moves", token: Token, frame: str, code: str, message: str) -> None:
+        """A graph that the node started failed, and so does the node. Raises nothing."""
+        machine.fail_owner(token, code, message)
+
+    def frames_gone(self, machine: "Moves", token: Token) -> None:
+        """Work that was cancelled somewhere in the job has reported. Raises nothing."""
+        return
+
+    def event(self, machine: "Moves", token: Token, event: dict[str, Any]) -> bool:
+        """An event came from outside. True: the node has taken it."""
+        return False
+
+    def awaits(self, node: N, name: str) -> bool:
+        """Whether a node that no token has entered yet may take an event of this name. Raises nothing."""
+        return False
+
+    def deadline(self, machine: "Moves", token: Token) -> None:
+        """The token's time is over: it goes where its node's `deadline` sends it. Raises nothing."""
+        machine.time_over(token)
+
+    def again(self, machine: "Moves", token: Token) -> None:
+        """The node owned graphs in a job that failed, and goes on with them in another one. Raises nothing."""
+        return
 
 
 class Moves(Core):
-    """What the kinds of nodes use: completing, failing, moving on."""
+    """What the kinds of nodes use: completing, failing, moving on.
+
+    Attributes:
+        handlers: Who handles each kind of node, by its name.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: MachineState,
+        job: str,
+        patched: Callable[[str], bool],
+        handlers: Mapping[str, NodeHandler[Any]],
+    ) -> None:
+        super().__init__(plan, state, job, patched)
+        self.handlers = handlers
+
+    def handler(self, token: Token) -> NodeHandler[Any]:
+        """Who handles the node that a token is at."""
+        return self.handlers[self.node(token).kind]
 
     def complete(self, token: Token, result: Any) -> None:
         """The token's node gave its result: write it, and go on."""
@@ -73,32 +133,31 @@ class Moves(Core):
         if token.data.pop("deadline", None) is not None:
             self.command(CancelTimer(at=token.at))
         if token.race:
-            race_won(self, token)
+            self._win_race(token)
 
-    def place(
-        self, frame_key: str, target: str, source: str = "", value: Any = None, *, via: str = "", race: str = ""
-    ) -> None:
-        """Put a new token before a node, or where that one sends it when it has been entered often enough."""
-        frame, full = self.state.frames[frame_key], set[str]()
-        while True:
-            node = self.plan.node(frame.graph, target)
-            visit = frame.visits.get(target, 0) + 1
-            if node.max_visits is None or visit <= node.max_visits:
-                break
-            full.add(target)
-            if node.exhausted is None or node.exhausted in full:
-                break
-            via, target = target, node.exhausted
-        frame.visits[target] = visit
-        at = f"{frame_key}/{target}#{visit}" if frame_key else f"{target}#{visit}"
-        self.state.tokens[at] = Token(at, frame_key, target, source=source, value=value, via=via, race=race)
-        if target in full:
-            self.state.tokens[at].data["full"] = node.max_visits
+    def _win_race(self, winner: Token) -> None:
+        """The first arm is done: take the others away."""
+        for token in self.state.in_order():
+            if token is not winner and token.race == winner.race and token.frame == winner.frame and not token.doomed:
+                drop(self, token)
+
+    def time_over(self, token: Token) -> None:
+        """A node was not done in time: what it does is taken away, and its `deadline` says where it goes on."""
+        if token.data.keys() & {"failed", "closing", "left"}:
+            return None  # it is done, and only what was cancelled has to report
+        node = self.node(token)
+        assert node.deadline is not None
+        assert node.deadline.to is not None
+        late = {"ok": False, "code": "deadline", "message": f"`{token.node}` was not done in time"}
+        ended(self, token, "failed", code="deadline", message="it was not done in time", to=node.deadline.to)
+        self.let_go(token)
+        self.place(token.frame, node.deadline.to, value=late, via=token.node)
+        return drop(self, token)
 
     def fail_node(self, token: Token, code: str, message: str) -> None:
         """The token's node failed: take the way that `catch` gives, or fail what contains it."""
         if token.status == OWNING and frames_of(self, token):
-            return owner_failed(self, token, code, message)
+            return self.fail_owner(token, code, message)
         wait_over(self, token)
         node = self.node(token)
         target = node.catch.get(code) or node.catch.get("any")
@@ -118,7 +177,30 @@ class Moves(Core):
         if not frame.parent:
             return end(self, ["fail", code, message, details])
         self.state.tokens.pop(token.at, None)
-        return item_failed(self, self.state.tokens[frame.parent], token.frame, code, message)
+        owner = self.state.tokens[frame.parent]
+        return self.handler(owner).frame_failed(self, owner, token.frame, code, message)
+
+    def fail_owner(self, token: Token, code: str, message: str) -> None:
+        """A node that owns graphs fails: stop these, and fail the node when the last of them has reported."""
+        keep_owner(self, token, code)
+        token.data.setdefault("failed", [code, message])
+        for key in frames_of(self, token):
+            drop_frame(self, key)
+        if not frames_of(self, token):
+            self.fail_node(token, *token.data["failed"])
+
+    def cancelled_reported(self, token: Token) -> None:
+        """The work of a token that was taken away has reported."""
+        wait_over(self, token)
+        del self.state.tokens[token.at]
+        for frame in sweep(self):
+            if not frame.own.get("dropped"):
+                self.frame_done(frame.parent, frame.index, frame.own.get("result"))
+        for owner in self.state.in_order():
+            # One failing node may take others away, so each is looked up again.
+            if owner.at in self.state.tokens and owner.status == OWNING and "failed" in owner.data:
+                self.fail_owner(owner, *owner.data["failed"])
+        self.frames_may_go_on(token)
 
     def frame_may_end(self, key: str) -> None:
         """End a graph in which no token is left."""
@@ -148,7 +230,7 @@ class Moves(Core):
         self.frame_may_end(gone.frame)
         for owner in self.state.in_order():
             if owner.at in self.state.tokens:
-                map_may_finish(self, owner)
+                self.handler(owner).frames_gone(self, owner)
 
     def frame_done(self, parent: str, index: int, result: Any) -> None:
         """A graph that a node started ended with a result."""
@@ -156,7 +238,7 @@ class Moves(Core):
         if owner is None or owner.status != OWNING or "failed" in owner.data:
             return
         try:
-            FRAME_DONE[self.node(owner).kind](self, owner, index, result)
+            self.handler(owner).frame_done(self, owner, index, result)
         except ExpressionError as error:
             self.fail_node(owner, error.code, error.message)
 

@@ -4,15 +4,12 @@ An agent's job tells its own story by turns, so only graphs of users tell of nod
 (a branch, a set, a join) is left out, and so is the pipeline of stages behind a tool node.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import CHUNK, PART
+from loom_dsl.machine.core import Core
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, LISTENING, OWNING, RUNNING, TIMING, Token
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.core import Core as Machine
-
 
 BY_ITSELF = frozenset({"activity", "llm"})
 """Kinds whose activity takes along that it begins."""
@@ -26,13 +23,13 @@ LONGEST_ITEM = 40
 """Characters of an item that is told beside its number."""
 
 
-def begins(machine: "Machine", token: Token, node: Node) -> None:
+def begins(machine: Core, token: Token, node: Node) -> None:
     """Tell that a node's activity is about to begin; the event travels with it."""
     if node.kind in BY_ITSELF and _is_told(machine, token, node):
         machine.emit("node_start", node=token.at, kind=node.kind, at=machine.state.last)
 
 
-def began(machine: "Machine", token: Token, node: Node) -> None:
+def began(machine: Core, token: Token, node: Node) -> None:
     """Tell that a node has begun which waits, or for which something else is at work now."""
     there = token.at in machine.state.tokens and token.status in UNDER_WAY
     if not there or node.kind in BY_ITSELF or not _is_told(machine, token, node):
@@ -51,7 +48,7 @@ def began(machine: "Machine", token: Token, node: Node) -> None:
     machine.emit("node_start", node=token.at, kind=node.kind, at=machine.state.last, **more)
 
 
-def ended(machine: "Machine", token: Token, outcome: str, **why: str) -> None:
+def ended(machine: Core, token: Token, outcome: str, **why: str) -> None:
     """Tell how a node ended: ``done``, ``failed`` (with code, message and where it goes on) or ``cancelled``."""
     node = machine.node(token)
     failed_inside = node.kind not in TOLD and outcome == "failed" and bool(token.frame or why.get("to"))
@@ -60,20 +57,20 @@ def ended(machine: "Machine", token: Token, outcome: str, **why: str) -> None:
         machine.emit("node_end", node=token.at, outcome=outcome, at=machine.state.last, **told)
 
 
-def retried(machine: "Machine", token: Token, **why: Any) -> None:
+def retried(machine: Core, token: Token, **why: Any) -> None:
     """Tell that a node's activity will be tried again: ``attempt`` (its number), ``code`` and ``message``."""
     node = machine.node(token)
     if node.kind in BY_ITSELF and _is_told(machine, token, node):
         machine.emit("node_retry", node=token.at, at=machine.state.last, **why)
 
 
-def cancelled(machine: "Machine", token: Token) -> None:
+def cancelled(machine: Core, token: Token) -> None:
     """Tell that a node was under way that is taken away."""
     if token.status in UNDER_WAY:
         ended(machine, token, "cancelled")
 
 
-def blamed(machine: "Machine", token: Token, message: str) -> str:
+def blamed(machine: Core, token: Token, message: str) -> str:
     """Say at which node, and for which item, something went wrong that leaves the node's graph."""
     if machine.state.turn is not None or not _is_users(machine, token):
         return message
@@ -85,7 +82,7 @@ def blamed(machine: "Machine", token: Token, message: str) -> str:
     return f"{', '.join(places)}: {message}" if places else message
 
 
-def _places(machine: "Machine", token: Token) -> list[str]:
+def _places(machine: Core, token: Token) -> list[str]:
     """The items and rounds in which a token is, the nearest first."""
     found, frame = [], machine.state.frames[token.frame]
     while frame.parent:
@@ -105,10 +102,10 @@ def _places(machine: "Machine", token: Token) -> list[str]:
     return found
 
 
-def _is_told(machine: "Machine", token: Token, node: Node) -> bool:
+def _is_told(machine: Core, token: Token, node: Node) -> bool:
     return machine.state.turn is None and node.kind in TOLD and _is_users(machine, token)
 
 
-def _is_users(machine: "Machine", token: Token) -> bool:
+def _is_users(machine: Core, token: Token) -> bool:
     """Whether the node is one that a user wrote."""
     return not machine.state.frames[token.frame].graph.startswith(OWN_GRAPHS)

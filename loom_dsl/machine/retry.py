@@ -7,17 +7,14 @@ died, a store that is away) is not counted here: the engine tries that again wit
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.fields import MAX_OUTAGE
 from loom_dsl.machine.commands import ActivityFailed, CancelTimer, RunActivity, StartTimer
+from loom_dsl.machine.core import Core
 from loom_dsl.machine.node_events import OWN_GRAPHS, retried
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.state import BACKING_OFF, HALTED, READY, RUNNING, Token
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 MAX_PAUSE = 300.0
 """Seconds between two tries of what is away. Each costs some dozen events: 3,500 a day at this pause."""
@@ -120,12 +117,16 @@ def judge(
     return Wait(own if asked is None else min(asked, max(longest, own)), None, tries)
 
 
-def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> None:
-    """A party answered that a token's step failed: try again later, wait for a person, or fail the node."""
+def answer_failed(machine: Core, token: Token, failed: ActivityFailed) -> bool:
+    """A party answered that a token's step failed: try again later, or wait for a person.
+
+    Returns:
+        False if neither is to be done: the node has failed.
+    """
     command = machine.issued.pop(token.at, None)
     if command is None:
         token.status = READY
-        return machine.fail_node(token, failed.code, failed.message)
+        return False
     known = token.data.get("retry", {})
     verdict = judge(
         failed,
@@ -139,7 +140,7 @@ def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> N
     )
     token.status = READY
     if verdict is None:
-        return machine.fail_node(token, failed.code, failed.message)
+        return False
     token.data["call"] = _kept(command)
     token.data["retry"] = record = {
         "cause": failed.code,
@@ -148,14 +149,16 @@ def answer_failed(machine: "Machine", token: Token, failed: ActivityFailed) -> N
         "attempts": failed.attempt,
     }
     if isinstance(verdict, Halt):
-        return _halt(machine, token, record, failed.action)
+        _halt(machine, token, record, failed.action)
+        return True
     record["tries"] = verdict.tries
     if verdict.outage_since is not None:
         record |= {"outage": verdict.outage_since, "outages": known.get("outages", 0) + 1}
-    return _back_off(machine, token, record, verdict.seconds, spread=failed.retry_after is None)
+    _back_off(machine, token, record, verdict.seconds, spread=failed.retry_after is None)
+    return True
 
 
-def _is_caught(machine: "Machine", token: Token, code: str, *, waits: bool) -> bool:
+def _is_caught(machine: Core, token: Token, code: str, *, waits: bool) -> bool:
     """Whether the graph has a way of its own for a failure here, in the node or around it; or the job is being ended.
 
     Loom's own graphs say with `max_outage` that their `catch: any` is for what no wait and nobody can mend.
@@ -188,7 +191,7 @@ def _kept(command: RunActivity) -> dict[str, Any]:
     return call if command.heartbeat is None else {**call, "heartbeat": command.heartbeat}
 
 
-def _back_off(machine: "Machine", token: Token, record: dict[str, Any], seconds: float, *, spread: bool) -> None:
+def _back_off(machine: Core, token: Token, record: dict[str, Any], seconds: float, *, spread: bool) -> None:
     token.status = BACKING_OFF
     if spread:  # nobody comes back before the time that was asked for
         seconds = _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
@@ -210,7 +213,7 @@ def _spread(name: str, seconds: float) -> float:
     return seconds * (1 - SPREAD * part)
 
 
-def _halt(machine: "Machine", token: Token, record: dict[str, Any], action: str) -> None:
+def _halt(machine: Core, token: Token, record: dict[str, Any], action: str) -> None:
     token.status = HALTED
     record["since"] = machine.state.last
     record["action"] = action or "put right what is wrong"
@@ -220,7 +223,7 @@ def _halt(machine: "Machine", token: Token, record: dict[str, Any], action: str)
     wake_up(machine, token)
 
 
-def wake_up(machine: "Machine", token: Token) -> None:
+def wake_up(machine: Core, token: Token) -> None:
     """Set the one timer of a token that waits: for its next try, or its deadline, whichever is sooner."""
     times = [token.data.get("deadline"), token.data.get("retry", {}).get("next")]
     due = min((time for time in times if time is not None), default=None)
@@ -232,7 +235,7 @@ def is_due(token: Token) -> bool:
     return token.status == READY and "call" in token.data
 
 
-def pause_over(machine: "Machine", token: Token) -> None:
+def pause_over(machine: Core, token: Token) -> None:
     """The timer of a step that is tried again fired: it runs when the job goes on."""
     if token.data["retry"]["next"] - machine.state.last > EARLY:
         return wake_up(machine, token)  # it was set for what had this name in the turn before
@@ -244,7 +247,7 @@ def _ready(token: Token) -> None:
     token.status = READY
 
 
-def run_again(machine: "Machine", token: Token) -> bool:
+def run_again(machine: Core, token: Token) -> bool:
     """Run a step once more, with what it was given the first time; False where that is to be found out again."""
     call, record = token.data.pop("call"), token.data["retry"]
     if not call:
@@ -271,7 +274,7 @@ def run_again(machine: "Machine", token: Token) -> bool:
     return True
 
 
-def resume_steps(machine: "Machine", by: str, cause: str = "") -> int:
+def resume_steps(machine: Core, by: str, cause: str = "") -> int:
     """End the waits and halts of all steps, or of those with one cause, and count anew.
 
     Returns:
@@ -293,21 +296,21 @@ def resume_steps(machine: "Machine", by: str, cause: str = "") -> int:
     return len(found)
 
 
-def wait_over(machine: "Machine", token: Token) -> None:
+def wait_over(machine: Core, token: Token) -> None:
     """A step that had to wait has ended, however that was: observers see it no longer among what waits."""
     record = token.data.pop("retry", None)
     if record is not None and record.get("told"):
         machine.emit("resumed", node=token.at, cause=record["cause"], by="")
 
 
-def halted(machine: "Machine") -> list[dict[str, Any]]:
+def halted(machine: Core) -> list[dict[str, Any]]:
     """The steps that wait for a person: `at`, `cause`, `message`, `action`, `since`."""
     names = ("cause", "message", "action", "since")
     waiting = (token for token in machine.state.in_order() if token.status == HALTED)
     return [{"at": token.at, **{name: token.data["retry"][name] for name in names}} for token in waiting]
 
 
-def backing_off(machine: "Machine") -> list[dict[str, Any]]:
+def backing_off(machine: Core) -> list[dict[str, Any]]:
     """The steps that are tried again later: `at`, `cause`, `message`, `since`, `next_at`, `tries`."""
     waiting = [token for token in machine.state.in_order() if token.status == BACKING_OFF]
     return [

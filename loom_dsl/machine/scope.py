@@ -1,27 +1,36 @@
 """What the names of an expression mean where a token stands."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.agent.turn import TurnState
-from loom_dsl.expr.values import METER
+from loom_dsl.expr.values import METER, Meter
+from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.state import Frame, MachineState, Token
 
-if TYPE_CHECKING:
-    from loom_dsl.machine.core import Core as Machine
 
+def names_at(
+    plan: Plan, state: MachineState, token: Token, *, job: str, meter: Meter, turn: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Give the roots of expressions; item, index and turn only where there are any.
 
-def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
-    """Give the roots of expressions; item, index and turn only where there are any."""
-    state, frame = machine.state, machine.state.frames[token.frame]
+    Args:
+        plan: What is interpreted.
+        state: Where it stands.
+        token: Where the expression is evaluated.
+        job: The job's id.
+        meter: Counts what the expression costs.
+        turn: What `turn` holds; None in a graph without turns.
+    """
+    frame = state.frames[token.frame]
     names: dict[str, Any] = {
         "input": input_of(state, frame),
         "nodes": frame.outputs,
         "result": frame.outputs.get(token.source) if token.source else token.value,
-        "agent": machine.plan.agent_names,
-        "limits": machine.plan.agent_names.get("limits", {}),
-        "run": run_names(machine.job, state),
-        METER: machine.meter,
+        "agent": plan.agent_names,
+        "limits": plan.agent_names.get("limits", {}),
+        "run": run_names(job, state),
+        METER: meter,
     }
     holder = state_frame(state, frame)
     if holder is not None:
@@ -34,17 +43,15 @@ def names_at(machine: "Machine", token: Token) -> dict[str, Any]:
         if "round" in owner.data:
             names["item"], names["index"] = owner.data["last"], inner.index
             break
-    if state.turn is not None:
-        names["turn"] = _turn_names(machine, state.turn)
+    if turn is not None:
+        names["turn"] = turn
     return names
 
 
-def _turn_names(machine: "Machine", turn: TurnState) -> dict[str, Any]:
-    """What `turn` holds; a copy, which whoever gets it may change."""
-    if machine.turn_told[0] is not turn:
-        told = {"counter": turn.turn_counter, "cost_usd": turn.cost_microusd / 1e6}
-        machine.turn_told = turn, {**turn.model_dump(mode="json"), **told}
-    return dict(machine.turn_told[1])
+def turn_names(turn: TurnState) -> dict[str, Any]:
+    """What `turn` holds."""
+    told = {"counter": turn.turn_counter, "cost_usd": turn.cost_microusd / 1e6}
+    return {**turn.model_dump(mode="json"), **told}
 
 
 def _owners(state: MachineState, frame: Frame) -> Iterator[tuple[Frame, Token]]:

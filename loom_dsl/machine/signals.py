@@ -4,23 +4,21 @@ A refusal is never silent: an update gets an answer, and every refusal is an eve
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from loom_dsl.approvals.decision import Decision, problem_of
 from loom_dsl.approvals.policy import is_among
+from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Retry
 from loom_dsl.machine.commands import ChildEnded, SignalReceived
 from loom_dsl.machine.kinds.approvals import HALT_CAUSE, renew_halted
 from loom_dsl.machine.kinds.decision_queue import RULES, outcome
 from loom_dsl.machine.kinds.decisions import DECISION, abort, decide, refuse
-from loom_dsl.machine.kinds.waits import deliver_event
 from loom_dsl.machine.kinds.work import child_ended
+from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.retry import resume_steps
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
 
 
 class Control(BaseModel):
@@ -113,13 +111,15 @@ CONTROL, EVENT, CHILD = "loom.control", "loom.event", "loom.child"
 SEEN = "already_done", "this was received before"
 MOST_SEEN = 100
 MOST_WAITING = 50
+MOST_EVENTS = 100
+"""Events that wait for a token."""
 LARGEST_REPORT = 1_500_000
 """Bytes of what a child job reports: its result, and how what it did is taken back."""
 LARGEST_PAYLOAD = 64 * 1024
 """Bytes of a signal's JSON. Larger ones are refused; a large message goes to the store and is sent as a reference."""
 
 
-def receive(machine: "Machine", signal: SignalReceived) -> None:
+def receive(machine: Moves, signal: SignalReceived) -> None:
     """Take a signal or an update."""
     if signal.problem:
         return refuse(machine, signal, "invalid", signal.problem)
@@ -140,7 +140,7 @@ def receive(machine: "Machine", signal: SignalReceived) -> None:
     return take(machine, signal, payload)
 
 
-def _before(machine: "Machine", signal: SignalReceived) -> tuple[str, str] | None:
+def _before(machine: Moves, signal: SignalReceived) -> tuple[str, str] | None:
     """What became of this when it was received before; None: it was not, or was refused."""
     payload = signal.payload
     if signal.name != DECISION:
@@ -153,7 +153,7 @@ def _before(machine: "Machine", signal: SignalReceived) -> tuple[str, str] | Non
     return before if before is not None and machine.patched(RULES) else None
 
 
-def _event(machine: "Machine", signal: SignalReceived, event: OutsideEvent) -> None:
+def _event(machine: Moves, signal: SignalReceived, event: OutsideEvent) -> None:
     state = machine.state
     if event.id.startswith("~") and machine.patched(RULES):
         return refuse(machine, signal, "invalid", "id: an id cannot start with `~`: those are Loom's own")
@@ -170,7 +170,30 @@ def _event(machine: "Machine", signal: SignalReceived, event: OutsideEvent) -> N
     return machine.answer(signal.answer_to, "recorded", f"event {event.name} {verdict}")
 
 
-def _child(machine: "Machine", signal: SignalReceived, report: ChildReport) -> None:
+def deliver_event(machine: Moves, event: dict[str, Any]) -> str:
+    """Give an event to whoever waits for it.
+
+    Returns:
+        ``recorded``, ``buffered``, ``full`` (nothing was kept) or ``unknown`` (no node of the plan waits for it, now or
+        later).
+    """
+    for token in machine.state.in_order():
+        try:
+            if machine.handler(token).event(machine, token, event):
+                return "recorded"
+        except ExpressionError as error:
+            machine.fail_node(token, error.code, error.message)
+            return "recorded"
+    nodes = (node for body in machine.plan.bodies.values() for node in body.nodes.values())
+    if not any(machine.handlers[node.kind].awaits(node, event["name"]) for node in nodes):
+        return "unknown"
+    if len(machine.state.events) >= MOST_EVENTS:
+        return "full"
+    machine.state.events = [*machine.state.events, event]
+    return "buffered"
+
+
+def _child(machine: Moves, signal: SignalReceived, report: ChildReport) -> None:
     token = machine.state.tokens.get(report.at)
     if token is None or token.data.get("child") != report.child:
         return refuse(machine, signal, "unknown", f"no child of the name {report.child[:100]!r} is under way")
@@ -182,7 +205,7 @@ def _child(machine: "Machine", signal: SignalReceived, report: ChildReport) -> N
     return machine.answer(signal.answer_to, "recorded", "report recorded")
 
 
-def _control(machine: "Machine", signal: SignalReceived, control: Control) -> None:
+def _control(machine: Moves, signal: SignalReceived, control: Control) -> None:
     state = machine.state
     if control.id and control.id in state.seen:
         return machine.answer(signal.answer_to, *SEEN)
@@ -210,13 +233,13 @@ def _control(machine: "Machine", signal: SignalReceived, control: Control) -> No
     return machine.answer(signal.answer_to, "recorded", f"{control.op} recorded")
 
 
-def _pause(machine: "Machine", control: Control) -> None:
+def _pause(machine: Moves, control: Control) -> None:
     state = machine.state
     if state.paused is None:
         state.paused = {"by": control.by, "at": round(state.last, 3)}
 
 
-def _resume(machine: "Machine", control: Control) -> None:
+def _resume(machine: Moves, control: Control) -> None:
     """Go on after a pause, and end what steps wait for; with a cause, only the waits for that."""
     if not control.cause:
         machine.state.paused = None
@@ -225,7 +248,7 @@ def _resume(machine: "Machine", control: Control) -> None:
         renew_halted(machine, control.by)
 
 
-def _inject(machine: "Machine", control: Control) -> None:
+def _inject(machine: Moves, control: Control) -> None:
     state = machine.state
     message: dict[str, Any] = {"id": control.id or f"~{state.outbox.sequence + len(state.outbox.open)}"}
     message.update({"ref": control.ref} if control.ref else {"text": control.text})

@@ -32,7 +32,7 @@ class Token:
         value: The result itself where it is no node's output (a caught failure, a passed deadline).
         doomed: The token goes away when its activity reports.
         data: What the node's kind keeps: an approval's id and deadline, a map's items and results; ``retry`` and
-            ``call`` are what `machine_retry` knows of tries that were answered with failures.
+            ``call`` are what `machine.retry` knows of tries that were answered with failures.
         via: Node that it came from.
         race: `at` of the race that it is an arm of, or empty.
     """
@@ -147,7 +147,7 @@ class MachineState:
         remembered: Rules that approvers allowed for the rest of a job without turns; a turn has its own.
         starter: Who started the job, or empty.
         phase: The lane that a token was last in.
-        failed_at: What is kept of a graph that fails, so that another job can go on there; see `machine_kept`.
+        failed_at: What is kept of a graph that fails, so that another job can go on there; see `machine.checkpoint`.
         last: Time of the last input, seconds since the epoch.
     """
 

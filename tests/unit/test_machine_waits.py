@@ -7,7 +7,7 @@ import pytest
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.commands import Proceed, SignalReceived, Started, StartTimer, TimerFired, TurnEnded
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.kinds.waits import MOST_EVENTS
+from loom_dsl.machine.signals import MOST_EVENTS
 from loom_dsl.machine.state import TIMING, MachineState
 from tests.support.simulated import JOB, of_type, plan_of
 from tests.support.tokens import (

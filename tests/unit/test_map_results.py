@@ -7,7 +7,7 @@ import pytest
 
 from loom_dsl.graph.compiler import check_text
 from loom_dsl.machine.commands import RunActivity
-from loom_dsl.machine.core import PIECE
+from loom_dsl.machine.ending import PIECE
 from loom_dsl.machine.kinds.maps import MOST_CHUNKED
 from loom_dsl.simulation.in_memory import Simulation
 from loom_dsl.text.canonical import digest

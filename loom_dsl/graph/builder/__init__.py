@@ -41,6 +41,7 @@ from loom_dsl.graph.checks.unit import Resolve
 from loom_dsl.graph.compiler import ReadFile, compile_graph
 from loom_dsl.graph.dump import to_yaml
 from loom_dsl.graph.graph import Graph
+from loom_dsl.graph.hints import misplaced
 from loom_dsl.graph.plan import Plan
 from loom_dsl.permissions.policy import Permissions
 
@@ -139,7 +140,7 @@ class GraphBuilder(BodyBuilder):
             data = to_json(document)
         except UserError as error:
             refuse(error.message, self.name)
-        graph, findings = model_findings(Document(data, self.name, {}, {}), Graph, data)
+        graph, findings = model_findings(Document(data, self.name, {}, {}), Graph, data, hint=misplaced)
         if graph is None:
             raise DocumentError(_without_place(findings))
         return graph

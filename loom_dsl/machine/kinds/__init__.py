@@ -1,6 +1,7 @@
-"""What each kind of node does, a module for each.
+"""What each kind of node does, a module for each family of kinds; none of them imports another.
 
-`table` names who handles what. Work that activities and children do (work), subgraphs and loops, maps, joins, waits,
-approvals and the decisions about them. Imports the machine's core and scope; imported by the interpreter, moves and
-signals.
+`table` names who handles what: what leads tokens (control), work outside (work), subgraphs and loops, maps, joins,
+waits, and approvals with the decisions about them. Each is a `NodeHandler` of `machine.moves`, which calls it through
+the table that the interpreter is given. Imports the machine up to moves; imported by the interpreter and signals, and
+by the drivers above them.
 """

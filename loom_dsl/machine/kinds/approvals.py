@@ -1,20 +1,17 @@
 """Questions to people: asked, told again, passed on to others, answered by enough of those who may, or expired."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.approvals.decision import approval_id, is_digest
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
-from loom_dsl.machine.core import close_approval
+from loom_dsl.machine.deadlines import deadline_of
+from loom_dsl.machine.ending import close_approval
 from loom_dsl.machine.kinds.decision_queue import PIPELINES, must_be_signed, needs_signature
-from loom_dsl.machine.kinds.waits import deadline_of
+from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import READY, WAITING, Token
 from loom_dsl.text.canonical import canonical_json, digest
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 ANNOUNCE = "loom.approval.announce"
 """Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
@@ -25,40 +22,49 @@ HALT_CAUSE = "approval_expired"
 EXPIRED = {"choice": "expired", "by": "", "message": "nobody decided in time"}
 
 
-def enter_approval(machine: "Machine", token: Token, node: Approval, names: dict[str, Any]) -> None:
-    """Ask a human."""
-    request = machine.mapped(token, "request", node.approval.request, names)
-    policy = read_policy(machine.mapped(token, "policy", node.approval.policy, names))
-    turn = machine.state.turn.turn_counter if machine.state.turn else 0
-    now, due = machine.state.last, token.data.get("deadline")  # from before it got in: a lock, a condition
-    if due is None:
-        due = deadline_of(machine, token, node, names)
-    if due is None and policy.expires is not None:
-        due = now + policy.expires
-    signed = needs_signature(machine.state.frames[token.frame].graph, request, policy)
-    # With the time, so that a signature for a question counts for no later one, not even of a job of the same id.
-    name = approval_id(machine.job, turn, token.at, [request, now] if signed else request)
-    token.status = WAITING
-    token.data = {"id": name, "deadline": due, "request": request, "since": now}
-    written = policy.model_dump(mode="json", exclude_defaults=True)
-    if written:
-        token.data["policy"] = written
-    if policy.remind is not None:
-        token.data["remind"] = now + policy.remind
-    machine.emit(
-        "approval_requested",
-        approval_id=name,
-        tool=request.get("tool", "") if isinstance(request, dict) else "",
-        node=token.at,
-        request=request,
-        digest=digest_of(request),
-        choices=list(node.approval.choices),
-        expires_at=due,
-        **({"policy": written} if written else {}),
-        **({"signed": True} if signed else {}),
-    )
-    _announce(machine, token)
-    set_timer(machine, token)
+class ApprovalHandler(NodeHandler[Approval]):
+    """The node asks people, and waits for what they decide."""
+
+    def enter(self, machine: Moves, token: Token, node: Approval, names: dict[str, Any]) -> None:
+        """Ask a human."""
+        request = machine.mapped(token, "request", node.approval.request, names)
+        policy = read_policy(machine.mapped(token, "policy", node.approval.policy, names))
+        turn = machine.state.turn.turn_counter if machine.state.turn else 0
+        now, due = machine.state.last, token.data.get("deadline")  # from before it got in: a lock, a condition
+        if due is None:
+            due = deadline_of(machine, token, node, names)
+        if due is None and policy.expires is not None:
+            due = now + policy.expires
+        signed = needs_signature(machine.state.frames[token.frame].graph, request, policy)
+        # With the time, so that a signature for a question counts for no later one, not even of a job of the same id.
+        name = approval_id(machine.job, turn, token.at, [request, now] if signed else request)
+        token.status = WAITING
+        token.data = {"id": name, "deadline": due, "request": request, "since": now}
+        written = policy.model_dump(mode="json", exclude_defaults=True)
+        if written:
+            token.data["policy"] = written
+        if policy.remind is not None:
+            token.data["remind"] = now + policy.remind
+        machine.emit(
+            "approval_requested",
+            approval_id=name,
+            tool=request.get("tool", "") if isinstance(request, dict) else "",
+            node=token.at,
+            request=request,
+            digest=digest_of(request),
+            choices=list(node.approval.choices),
+            expires_at=due,
+            **({"policy": written} if written else {}),
+            **({"signed": True} if signed else {}),
+        )
+        _announce(machine, token)
+        set_timer(machine, token)
+
+    def deadline(self, machine: Moves, token: Token) -> None:
+        """A question is told again, passed on or expires; one that is not asked yet is too late."""
+        if token.status == WAITING:
+            return approval_due(machine, token)
+        return machine.time_over(token)
 
 
 def policy_of(token: Token) -> Approvals:
@@ -88,7 +94,7 @@ def wake(token: Token) -> float | None:
     return min((when for when in times if when is not None), default=None)
 
 
-def set_timer(machine: "Machine", token: Token) -> None:
+def set_timer(machine: Moves, token: Token) -> None:
     """Wake up when the next thing is due, and not before."""
     when = wake(token)
     machine.command(CancelTimer(at=token.at) if when is None else StartTimer(at=token.at, when=when))
@@ -116,7 +122,7 @@ def ends_at_deadline(token: Token) -> bool:
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
-def approval_due(machine: "Machine", token: Token) -> None:
+def approval_due(machine: Moves, token: Token) -> None:
     """The timer of a question fired."""
     when = wake(token)
     if when is None:
@@ -131,7 +137,7 @@ def approval_due(machine: "Machine", token: Token) -> None:
     set_timer(machine, token)
 
 
-def catch_up(machine: "Machine", token: Token, now: float) -> None:
+def catch_up(machine: Moves, token: Token, now: float) -> None:
     """Do what was due by now, and does not end the question: ask others, or halt."""
     for timed, when in _timed(token):
         if when <= now:
@@ -159,7 +165,7 @@ def _period(token: Token) -> float:
     return float(token.data["period"])
 
 
-def _end_of_time(machine: "Machine", token: Token) -> None:
+def _end_of_time(machine: Moves, token: Token) -> None:
     """The question expires, unless decisions that came before are not settled yet."""
     if machine.arrivals.get(token.data["id"]):
         token.data["fired"] = True
@@ -167,7 +173,7 @@ def _end_of_time(machine: "Machine", token: Token) -> None:
     return expire(machine, token)
 
 
-def _remind(machine: "Machine", token: Token, now: float) -> None:
+def _remind(machine: Moves, token: Token, now: float) -> None:
     due, every = token.data.get("remind"), policy_of(token).remind
     if due is None or every is None or due > now:
         return
@@ -178,7 +184,7 @@ def _remind(machine: "Machine", token: Token, now: float) -> None:
     _announce(machine, token, again="reminder")
 
 
-def _escalate(machine: "Machine", token: Token, step: int) -> None:
+def _escalate(machine: Moves, token: Token, step: int) -> None:
     token.data["steps"] = [*token.data.get("steps", []), step]
     to = list(policy_of(token).escalate[step].to)
     due = token.data.get("deadline")
@@ -187,7 +193,7 @@ def _escalate(machine: "Machine", token: Token, step: int) -> None:
     _announce(machine, token, again="escalation", to=to)
 
 
-def _halt(machine: "Machine", token: Token) -> None:
+def _halt(machine: Moves, token: Token) -> None:
     """Nobody decided in time: the step is halted until somebody decides, or resumes the job; other branches go on."""
     _period(token)
     name, due = token.data["id"], token.data["deadline"]
@@ -199,7 +205,7 @@ def _halt(machine: "Machine", token: Token) -> None:
     _announce(machine, token, again="halted")
 
 
-def halted_question(machine: "Machine", token: Token) -> dict[str, Any]:
+def halted_question(machine: Moves, token: Token) -> dict[str, Any]:
     """Say of a question that nobody answered in time what a halted step says of itself, and the approval's id."""
     name, job = token.data["id"], machine.job
     action = f"decide it with `loom approve {job} {name}` or `loom reject`, or have it asked anew with `loom resume"
@@ -208,7 +214,7 @@ def halted_question(machine: "Machine", token: Token) -> dict[str, Any]:
     return {**told, "since": since, "approval": name}
 
 
-def renew_halted(machine: "Machine", by: str = "") -> None:
+def renew_halted(machine: Moves, by: str = "") -> None:
     """The job is resumed: the questions that halted steps are asked anew, with their whole time."""
     for token in machine.state.in_order():
         if token.status == WAITING and token.data.pop("halted", False):
@@ -219,7 +225,7 @@ def renew_halted(machine: "Machine", by: str = "") -> None:
             set_timer(machine, token)
 
 
-def expire(machine: "Machine", token: Token) -> None:
+def expire(machine: Moves, token: Token) -> None:
     """Nobody decided in time."""
     node = machine.node(token)
     assert isinstance(node, Approval)
@@ -240,7 +246,7 @@ def expire(machine: "Machine", token: Token) -> None:
     return machine.fail_node(token, "approval_expired", f"nobody answered `{token.node}` in time")
 
 
-def _announce(machine: "Machine", token: Token, again: str = "", to: list[str] | None = None) -> None:
+def _announce(machine: Moves, token: Token, again: str = "", to: list[str] | None = None) -> None:
     """Have it told to who may decide, or to those who are asked besides."""
     arguments: dict[str, Any] = {"approval_id": token.data["id"], "request": token.data["request"]}
     arguments |= {"again": again} if again else {}

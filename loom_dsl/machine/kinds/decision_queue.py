@@ -6,20 +6,16 @@ flight.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
-from loom_dsl.machine.commands import ActivityFailed, RunActivity, SignalReceived
+from loom_dsl.machine.arrival import Arrival, digest_of, name_of
+from loom_dsl.machine.commands import ActivityFailed, RunActivity
+from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.state import WAITING, Token
-from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import reaches
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 RULES = "loom.arrivals.1"
 """Marks the runs that follow these rules: decisions count in the order of their arrival, the same one again is answered
@@ -33,63 +29,26 @@ MOST_KEPT = 100
 """Decisions of which a job knows that they counted."""
 
 
-@dataclass(slots=True, eq=False)
-class Arrival:
-    """A decision of which something is still to be found out, or that waits for its turn.
-
-    Attributes:
-        decision: What it says.
-        signal: What it came with.
-        again: What brought the very same decision once more: updates, which are answered, and at most one signal.
-        doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
-        count: Counts it, when it is its turn; None: something is still to be found out.
-        name: What is the same when the very same decision comes again; empty where its sender has given it no name.
-    """
-
-    decision: Decision
-    signal: SignalReceived
-    again: list[SignalReceived] = field(default_factory=list)
-    doing: str = ""
-    count: Callable[[], None] | None = None
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.name = _name(self.decision)
-
-    def came_again(self, signal: SignalReceived) -> None:
-        """The very same decision came once more."""
-        if signal.answer_to is not None or all(known.answer_to is not None for known in (self.signal, *self.again)):
-            self.again.append(signal)
-
-    def takes_signal(self) -> bool:
-        """Go on with the signal that brought an update's decision once more, if there is one."""
-        sent = next((signal for signal in self.again if signal.answer_to is None), None)
-        if sent is None or self.signal.answer_to is None:
-            return False
-        self.again = [self.signal, *(signal for signal in self.again if signal is not sent)]
-        self.signal = sent
-        return True
-
-    def answer(self, machine: "Machine", verdict: str, why: str) -> None:
-        """Answer whoever sent it and waits for that, each time that it came."""
-        for signal in (self.signal, *self.again):
-            machine.answer(signal.answer_to, verdict, why)
+def answer_all(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
+    """Answer whoever sent a decision and waits for that, each time that it came."""
+    for signal in (arrival.signal, *arrival.again):
+        machine.answer(signal.answer_to, verdict, why)
 
 
-def question(machine: "Machine", name: str) -> Token | None:
+def question(machine: Moves, name: str) -> Token | None:
     """Give the token that waits for decisions about an approval."""
     tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
     return next(tokens, None)
 
 
-def join(machine: "Machine", arrival: Arrival) -> None:
+def join(machine: Moves, arrival: Arrival) -> None:
     """Put a decision behind those about the same question that came before it."""
     line = machine.arrivals.setdefault(arrival.decision.approval_id, [])
     if arrival not in line:
         line.append(arrival)
 
 
-def leave(machine: "Machine", arrival: Arrival) -> None:
+def leave(machine: Moves, arrival: Arrival) -> None:
     """Take a decision out of the line, if it is in one."""
     name = arrival.decision.approval_id
     line = [other for other in machine.arrivals.get(name, ()) if other is not arrival]
@@ -99,12 +58,12 @@ def leave(machine: "Machine", arrival: Arrival) -> None:
         machine.arrivals.pop(name, None)
 
 
-def those(machine: "Machine", name: str, doing: str) -> list[Arrival]:
+def those(machine: Moves, name: str, doing: str) -> list[Arrival]:
     """The decisions about an approval for which this is being done, the first one first."""
     return [arrival for arrival in machine.arrivals.get(name, ()) if arrival.doing == doing]
 
 
-def settle(machine: "Machine", name: str) -> None:
+def settle(machine: Moves, name: str) -> None:
     """Let the decisions count whose turn it is. When the question is gone, none waits for another."""
     while (arrival := _next(machine, name)) is not None:
         leave(machine, arrival)
@@ -112,7 +71,7 @@ def settle(machine: "Machine", name: str) -> None:
         arrival.count()
 
 
-def _next(machine: "Machine", name: str) -> Arrival | None:
+def _next(machine: Moves, name: str) -> Arrival | None:
     line = machine.arrivals.get(name, [])
     ready = next((arrival for arrival in line if arrival.count is not None), None)
     if ready is None or ready is line[0] or question(machine, name) is None:
@@ -123,27 +82,27 @@ def _next(machine: "Machine", name: str) -> Arrival | None:
 # -- the same decision once more ---------------------------------------------------------------------------------------
 
 
-def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
+def under_way(machine: Moves, decision: Decision) -> Arrival | None:
     """Give the arrival of this very decision that is not settled yet."""
     line = machine.arrivals.get(decision.approval_id, [])
-    name = _name(decision) if line else ""
+    name = name_of(decision) if line else ""
     return next((arrival for arrival in line if name and arrival.name == name), None)
 
 
-def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
+def keep(machine: Moves, decision: Decision, verdict: str) -> None:
     """Remember what became of a decision that is not refused: under its sender's name for it, and by what it says."""
-    name, content = _name(decision), _content(decision)
+    name, content = name_of(decision), _content(decision)
     if name or content:
         entry = f"{verdict}/{name}/{content}" if content else f"{verdict}/{name}"
         machine.state.counted = [*machine.state.counted, entry][-MOST_KEPT:]
 
 
-def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
+def outcome(machine: Moves, decision: Decision) -> tuple[str, str] | None:
     """Say what became of this very decision when it came first; None where it has not come, or was refused.
 
     A refusal is not remembered: what is judged again is refused again, or the reason is gone.
     """
-    name = _name(decision) if machine.state.counted else ""
+    name = name_of(decision) if machine.state.counted else ""
     for verdict in ("recorded", "already_done"):
         wanted = f"{verdict}/{name}"
         if name and any(entry == wanted or entry.startswith(f"{wanted}/") for entry in machine.state.counted):
@@ -151,7 +110,7 @@ def outcome(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
     return None
 
 
-def was_said(machine: "Machine", decision: Decision) -> bool:
+def was_said(machine: Moves, decision: Decision) -> bool:
     """Whether an unsigned decision that counted says the very same, whatever its sender calls it."""
     content = _content(decision) if machine.state.counted else ""
     return bool(content) and any(entry.endswith(f"/{content}") for entry in machine.state.counted)
@@ -159,26 +118,7 @@ def was_said(machine: "Machine", decision: Decision) -> bool:
 
 def _content(decision: Decision) -> str:
     """Name what an unsigned decision says; empty for a signed one, whose signature counts once."""
-    return "" if decision.signature is not None else _digest_of(decision, "")[:16]
-
-
-def _name(decision: Decision) -> str:
-    """Name a decision by its sender's name for it and all that it says; empty where the sender has given none.
-
-    A signed one has its nonce and its signature; its `id` is not signed, so it says nothing.
-    """
-    signature = decision.signature
-    if signature is None and not decision.id:
-        return ""
-    return _digest_of(decision, decision.id if signature is None else signature.model_dump())[:24]
-
-
-def _digest_of(decision: Decision, own: object) -> str:
-    said = [decision.approval_id, decision.choice, decision.message, decision.edited_arguments]
-    try:
-        return digest(canonical_json([own, *said, decision.remember, decision.digest, decision.by]))
-    except RecursionError:  # as deep as what can be read; it is judged each time
-        return ""
+    return "" if decision.signature is not None else digest_of(decision, "")[:16]
 
 
 # Signed decisions in the machine: which questions need one, and having a signature verified before it counts.
@@ -205,13 +145,13 @@ def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
     return request.get("signed") is True or reaches(request.get("risk"), policy.signed)
 
 
-def must_be_signed(machine: "Machine", token: Token) -> bool:
+def must_be_signed(machine: Moves, token: Token) -> bool:
     """Whether the question of a token is decided only by signed decisions."""
     graph = machine.state.frames[token.frame].graph
     return needs_signature(graph, token.data["request"], read_policy(token.data.get("policy")))
 
 
-def signature_refusal(machine: "Machine", token: Token, decision: Decision) -> tuple[str, str] | None:
+def signature_refusal(machine: Moves, token: Token, decision: Decision) -> tuple[str, str] | None:
     """Why a decision cannot count for its signature, as far as that can be told without keys; or None."""
     signature = decision.signature
     if signature is None:
@@ -225,14 +165,14 @@ def signature_refusal(machine: "Machine", token: Token, decision: Decision) -> t
     return None
 
 
-def was_counted(machine: "Machine", decision: Decision) -> tuple[str, str] | None:
+def was_counted(machine: Moves, decision: Decision) -> tuple[str, str] | None:
     """Refuse another decision with the nonce of one that has counted; a signature counts once."""
     if decision.signature is not None and _mark(decision) in machine.state.seen:
         return "replayed", "a decision with this nonce has been counted already, and a signature counts once"
     return None
 
 
-def note_counted(machine: "Machine", decision: Decision) -> None:
+def note_counted(machine: Moves, decision: Decision) -> None:
     """A decision has counted: its signature never does again."""
     if decision.signature is not None:
         machine.state.seen = [*machine.state.seen, _mark(decision)][-MOST_NONCES:]
@@ -251,7 +191,7 @@ def _mark(decision: Decision) -> str:
     return f"~signed/{decision.signature.key}/{decision.signature.nonce}"
 
 
-def verify(machine: "Machine", token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
+def verify(machine: Moves, token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
     """Have a signature verified; the question stays open meanwhile.
 
     Args:

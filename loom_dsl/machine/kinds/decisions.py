@@ -1,6 +1,6 @@
 """Decisions: whether one counts, when it came, and what follows from it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.agent.turn import LARGEST_STATE as LARGEST_TURN
 from loom_dsl.approvals.decision import Decision
@@ -8,10 +8,10 @@ from loom_dsl.approvals.policy import is_among, person
 from loom_dsl.approvals.signature import TOO_LATE, VERIFIED
 from loom_dsl.errors import PlanError
 from loom_dsl.graph.nodes import Approval
-from loom_dsl.machine.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived, StartTimer
-from loom_dsl.machine.core import EXPIRED, close_approval, drop_all
+from loom_dsl.machine.arrival import Arrival
+from loom_dsl.machine.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived
+from loom_dsl.machine.ending import EXPIRED, close_approval, drop_all
 from loom_dsl.machine.kinds.approvals import (
-    EARLY,
     approval_due,
     catch_up,
     deciders,
@@ -30,7 +30,7 @@ from loom_dsl.machine.kinds.decision_queue import (
     SAID,
     UNVERIFIABLE,
     VERIFYING,
-    Arrival,
+    answer_all,
     join,
     keep,
     leave,
@@ -47,16 +47,11 @@ from loom_dsl.machine.kinds.decision_queue import (
     was_said,
 )
 from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFICATIONS
-from loom_dsl.machine.kinds.waits import DUE, time_is_over
+from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.payloads import size_of
-from loom_dsl.machine.retry import pause_over
-from loom_dsl.machine.state import BACKING_OFF, READY, WAITING, Token
+from loom_dsl.machine.state import READY, WAITING, Token
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.confusables import mixes_scripts
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 # Who may decide about a question, when enough people have answered alike, and what is remembered of it.
 
@@ -67,7 +62,7 @@ Refusal = tuple[str, str]
 """A verdict, and why."""
 
 
-def refusal(machine: "Machine", token: Token, decision: Decision) -> Refusal | None:
+def refusal(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
     """Why a decision cannot count, or None."""
     return (
         was_counted(machine, decision)
@@ -77,7 +72,7 @@ def refusal(machine: "Machine", token: Token, decision: Decision) -> Refusal | N
     )
 
 
-def _malformed(machine: "Machine", token: Token, decision: Decision) -> Refusal | None:
+def _malformed(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
     node = machine.node(token)
     assert isinstance(node, Approval)
     choice, request = decision.choice, token.data["request"]
@@ -97,7 +92,7 @@ def _malformed(machine: "Machine", token: Token, decision: Decision) -> Refusal 
     return None
 
 
-def _not_allowed(machine: "Machine", token: Token, by: str) -> Refusal | None:
+def _not_allowed(machine: Moves, token: Token, by: str) -> Refusal | None:
     policy, people = policy_of(token), deciders(token)
     able = _with_a_role(machine, token)
     if able is not None and not is_among(by, able):
@@ -114,7 +109,7 @@ def _not_allowed(machine: "Machine", token: Token, by: str) -> Refusal | None:
     return _same_eyes(machine, token, by) if policy.four_eyes else None
 
 
-def _same_eyes(machine: "Machine", token: Token, by: str) -> Refusal | None:
+def _same_eyes(machine: Moves, token: Token, by: str) -> Refusal | None:
     request = token.data["request"]
     asks = request.get("requester") if isinstance(request, dict) else None
     if not machine.state.starter:
@@ -124,7 +119,7 @@ def _same_eyes(machine: "Machine", token: Token, by: str) -> Refusal | None:
     return None
 
 
-def _with_a_role(machine: "Machine", token: Token) -> list[str] | None:
+def _with_a_role(machine: Moves, token: Token) -> list[str] | None:
     """Those whom the deployment's policy lets decide; None: it does not say."""
     request = token.data["request"]
     if machine.state.frames[token.frame].graph not in PIPELINES or not isinstance(request, dict):
@@ -137,7 +132,7 @@ def _named(by: str) -> str:
     return repr(by[:100]) if by else "a decision without `by`"
 
 
-def vote(machine: "Machine", token: Token, decision: Decision) -> Decision | Refusal:
+def vote(machine: Moves, token: Token, decision: Decision) -> Decision | Refusal:
     """Count a decision. The decision of all, when enough people have answered alike; else what became of this one."""
     need = policy_of(token).quorum
     if need == 1 or decision.choice in STOPS:
@@ -181,7 +176,7 @@ def votes_of(token: Token, decision: Decision) -> dict[str, list[str]]:
     return {"keys": keys} if keys else {}
 
 
-def rules_of(machine: "Machine", token: Token) -> list[str]:
+def rules_of(machine: Moves, token: Token) -> list[str]:
     """The rules that a decision may remember: only a pipeline's.
 
     What a question of a user's graph says may have been computed from what was read outside, and who answers it is
@@ -193,7 +188,7 @@ def rules_of(machine: "Machine", token: Token) -> list[str]:
     return [str(rule) for rule in rules] if known and isinstance(rules, list) else []
 
 
-def remember(machine: "Machine", rules: list[str]) -> None:
+def remember(machine: Moves, rules: list[str]) -> None:
     """Let later calls of this job run that rules of a request cover, or tell why they will be asked about."""
     turn = machine.state.turn
     if not rules:
@@ -207,7 +202,7 @@ def remember(machine: "Machine", rules: list[str]) -> None:
     return None
 
 
-def _remember_in_graph(machine: "Machine", rules: list[str]) -> None:
+def _remember_in_graph(machine: Moves, rules: list[str]) -> None:
     """A graph without turns keeps them beside its tokens, as long as they are few."""
     known = list(dict.fromkeys([*machine.state.remembered, *rules]))
     if size_of(known) > LARGEST_TURN:
@@ -222,7 +217,7 @@ def _remember_in_graph(machine: "Machine", rules: list[str]) -> None:
 DECISION = "loom.decision"
 
 
-def refuse(machine: "Machine", signal: SignalReceived, verdict: str, why: str) -> None:
+def refuse(machine: Moves, signal: SignalReceived, verdict: str, why: str) -> None:
     """Do nothing about a signal or an update, and say so: in an event, and to the update."""
     sent = "signal" if signal.answer_to is None else "update"
     said = _said(signal)
@@ -246,7 +241,7 @@ MOST_CHECKED = 50
 """Decisions about one question whose time is being looked up."""
 
 
-def abort(machine: "Machine", by: str, reason: str) -> None:
+def abort(machine: Moves, by: str, reason: str) -> None:
     """End the job on a person's word: what runs is cancelled, and what is open is settled first."""
     state = machine.state
     if state.abort is not None:
@@ -259,7 +254,7 @@ def abort(machine: "Machine", by: str, reason: str) -> None:
             machine.command(CancelActivity(at=at))
 
 
-def decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> None:
+def decide(machine: Moves, signal: SignalReceived, decision: Decision) -> None:
     """Take a decision, or say why it does not count."""
     before = outcome(machine, decision)
     if before is not None and machine.patched(RULES):
@@ -283,7 +278,7 @@ def decide(machine: "Machine", signal: SignalReceived, decision: Decision) -> No
     return _look_up_time(machine, token, Arrival(decision, signal))
 
 
-def _do_what_was_due(machine: "Machine", token: Token) -> None:
+def _do_what_was_due(machine: Moves, token: Token) -> None:
     """Do what was due before a decision came."""
     last, when = machine.state.last, wake(token)
     if when is None or when > last:
@@ -294,7 +289,7 @@ def _do_what_was_due(machine: "Machine", token: Token) -> None:
         set_timer(machine, token)
 
 
-def _is_late(machine: "Machine", token: Token) -> bool:
+def _is_late(machine: Moves, token: Token) -> bool:
     """Whether what is seen now counts only if it was sent before."""
     node, deadline = machine.node(token), token.data["deadline"]
     assert isinstance(node, Approval)
@@ -306,7 +301,7 @@ def _late(token: Token) -> tuple[str, str]:
     return "expired", f"the decision came after the deadline: {token.data['id']}"
 
 
-def _turn_down(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> None:
+def _turn_down(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
     """Do nothing about a decision; whoever sent it once more is told the same."""
     leave(machine, arrival)
     refuse(machine, arrival.signal, verdict, why)
@@ -314,7 +309,7 @@ def _turn_down(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> 
         machine.answer(signal.answer_to, verdict, why)
 
 
-def _closed(machine: "Machine", name: str) -> tuple[str, str]:
+def _closed(machine: Moves, name: str) -> tuple[str, str]:
     """Why nothing waits for a decision of this id."""
     if name in machine.state.decided:
         return "already_decided", f"this approval is already decided: {name}"
@@ -327,7 +322,7 @@ def _again(decision: Decision) -> tuple[str, str]:
     return "already_done", f"{decision.choice}: {ONCE}"
 
 
-def _weigh(machine: "Machine", token: Token, arrival: Arrival, sent: float) -> None:
+def _weigh(machine: Moves, token: Token, arrival: Arrival, sent: float) -> None:
     """The decision came in time from somebody who may decide: count it, once its signature is verified."""
     name = arrival.decision.approval_id
     if arrival.decision.signature is None:
@@ -345,7 +340,7 @@ def _weigh(machine: "Machine", token: Token, arrival: Arrival, sent: float) -> N
     return verify(machine, token, arrival, sent, then)
 
 
-def _verified(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> None:
+def _verified(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
     """A signature was held against the keys."""
     name = arrival.decision.approval_id
     arrival.doing = ""
@@ -361,19 +356,19 @@ def _verified(machine: "Machine", arrival: Arrival, verdict: str, why: str) -> N
     _expire_if_held(machine, name)
 
 
-def _expire_if_held(machine: "Machine", name: str) -> None:
+def _expire_if_held(machine: Moves, name: str) -> None:
     """The time of a question was over while decisions were being looked at, and none of them counted."""
     token = question(machine, name)
     if token is not None and not machine.arrivals.get(name) and token.data.pop("fired", False):
         approval_due(machine, token)
 
 
-def _count_arrival(machine: "Machine", arrival: Arrival) -> None:
+def _count_arrival(machine: Moves, arrival: Arrival) -> None:
     """It is a decision's turn. Much may have happened since it came, so all else is looked at again."""
     decision = arrival.decision
     token = question(machine, decision.approval_id)
     if token is None and was_said(machine, decision) and machine.patched(SAID):
-        return arrival.answer(machine, *_again(decision))
+        return answer_all(machine, arrival, *_again(decision))
     if token is None:
         refused = was_counted(machine, decision) or _closed(machine, decision.approval_id)
         return _turn_down(machine, arrival, *refused)
@@ -382,7 +377,7 @@ def _count_arrival(machine: "Machine", arrival: Arrival) -> None:
     return _take(machine, token, arrival)
 
 
-def _take(machine: "Machine", token: Token, arrival: Arrival) -> None:
+def _take(machine: Moves, token: Token, arrival: Arrival) -> None:
     """Count a decision."""
     decision = arrival.decision
     proof = proof_of(token, decision)
@@ -394,14 +389,14 @@ def _take(machine: "Machine", token: Token, arrival: Arrival) -> None:
         if verdict == "recorded":
             note_counted(machine, decision)
         keep(machine, decision, verdict)
-        return arrival.answer(machine, verdict, why)
+        return answer_all(machine, arrival, verdict, why)
     note_counted(machine, decision)
     keep(machine, decision, "recorded")
     apply_decision(machine, token, counted, proof)
-    return arrival.answer(machine, "recorded", f"{decision.choice} recorded")
+    return answer_all(machine, arrival, "recorded", f"{decision.choice} recorded")
 
 
-def apply_decision(machine: "Machine", token: Token, decision: Decision, proof: dict[str, Any]) -> None:
+def apply_decision(machine: Moves, token: Token, decision: Decision, proof: dict[str, Any]) -> None:
     """The decision counts: tell it with its proof, remember it, and let the token go on."""
     told: dict[str, Any] = {"choice": decision.choice, "by": decision.by, "message": decision.message}
     result = dict(told)
@@ -429,7 +424,7 @@ def _edited(decision: Decision) -> dict[str, str]:
     return {} if given is None else {"edited": digest(canonical_json(given))}
 
 
-def _look_up_time(machine: "Machine", token: Token, arrival: Arrival) -> None:
+def _look_up_time(machine: Moves, token: Token, arrival: Arrival) -> None:
     """The deadline is past by the workflow's clock; only the server knows when the signal was sent."""
     others = len(those(machine, token.data["id"], LOOKING))
     if others >= MOST_CHECKED:
@@ -441,7 +436,7 @@ def _look_up_time(machine: "Machine", token: Token, arrival: Arrival) -> None:
     return None
 
 
-def _look_up(machine: "Machine", token: Token, arrival: Arrival) -> None:
+def _look_up(machine: Moves, token: Token, arrival: Arrival) -> None:
     at = f"~late/{token.at}"
     machine.side_work[at] = lambda result, failed: _looked_up(machine, arrival, result)
     arguments = {"signal": DECISION, "digest": digest(canonical_json(arrival.signal.payload))}
@@ -450,14 +445,14 @@ def _look_up(machine: "Machine", token: Token, arrival: Arrival) -> None:
     machine.command(looking)
 
 
-def _looked_up(machine: "Machine", arrival: Arrival, result: Any) -> None:
+def _looked_up(machine: Moves, arrival: Arrival, result: Any) -> None:
     """The server's time of a decision is known, or could not be found; in doubt it is late."""
     name = arrival.decision.approval_id
     token, looking = question(machine, name), those(machine, name, LOOKING)
     if token is None:
         for other in looking:  # signals, which nobody waits for; but one may have come again as an update
             leave(machine, other)
-            other.answer(machine, *_closed(machine, name))
+            answer_all(machine, other, *_closed(machine, name))
         return settle(machine, name)
     arrival.doing = ""
     sent = result.get("sent") if isinstance(result, dict) else None
@@ -473,20 +468,3 @@ def _looked_up(machine: "Machine", arrival: Arrival, result: Any) -> None:
     if looking[1:]:
         return _look_up(machine, token, looking[1])
     return _expire_if_held(machine, name)
-
-
-def deadline_passed(machine: "Machine", at: str) -> None:
-    """A timer fired: a question is told again, passed on or expires; what else waits is over."""
-    token = machine.state.tokens.get(at)
-    if token is None or token.doomed:
-        return
-    machine.spun = 0
-    due = token.data.get("deadline")
-    if token.status == WAITING:
-        approval_due(machine, token)
-    elif token.status == BACKING_OFF and (due is None or due - machine.state.last > EARLY):
-        pause_over(machine, token)
-    elif due is not None and due - machine.state.last > EARLY and machine.patched(DUE):
-        machine.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
-    elif due is not None:
-        time_is_over(machine, token)

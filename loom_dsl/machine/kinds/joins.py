@@ -1,28 +1,28 @@
 """Joins: several tokens become one. A token waits at its join; which joins fire is decided when nothing moves."""
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.nodes import Join
 from loom_dsl.machine.checkpoint import keep_stuck
-from loom_dsl.machine.core import drop
+from loom_dsl.machine.ending import drop
+from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import JOINING, OWNING, Token
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 DEADLOCK = "join_deadlock"
 """Why a join fails that waits for ever."""
 
 
-def enter_join(machine: "Machine", token: Token, node: Join, names: dict[str, Any]) -> None:
-    """Come to a join, and wait there with what the token came with."""
-    token.data, token.status = {"with": names["result"]}, JOINING
+class JoinHandler(NodeHandler[Join]):
+    """Tokens wait for one another; one of them goes on with what all came with."""
+
+    def enter(self, machine: Moves, token: Token, node: Join, names: dict[str, Any]) -> None:
+        """Come to a join, and wait there with what the token came with."""
+        token.data, token.status = {"with": names["result"]}, JOINING
 
 
-def fire_joins(machine: "Machine") -> bool:
+def fire_joins(machine: Moves) -> bool:
     """Fire the joins that have what they wait for, at most one in each graph. False when nothing happened."""
     fired = False
     for frame, inside in _by_frame(machine):
@@ -34,7 +34,7 @@ def fire_joins(machine: "Machine") -> bool:
     return fired
 
 
-def stuck_join(machine: "Machine") -> Token | None:
+def stuck_join(machine: Moves) -> Token | None:
     """Give a token that waits for ever: in its graph all wait at joins, and none of these can fire any more.
 
     The others that wait at its join are taken away: it fails once for all of them.
@@ -50,13 +50,13 @@ def stuck_join(machine: "Machine") -> Token | None:
     return None
 
 
-def why_stuck(machine: "Machine", token: Token) -> str:
+def why_stuck(machine: Moves, token: Token) -> str:
     """Say what a join waits for that cannot come."""
     missing = ", ".join(name for name in _edges(machine, token) if name != token.via) or "more tokens"
     return f"the join `{token.node}` waits for {missing}, from where no token can come any more"
 
 
-def _by_frame(machine: "Machine") -> list[tuple[str, list[Token]]]:
+def _by_frame(machine: Moves) -> list[tuple[str, list[Token]]]:
     """The tokens of the graphs in which one waits at a join."""
     frames = {token.frame for token in machine.state.tokens.values() if token.status == JOINING}
     if not frames:
@@ -65,11 +65,11 @@ def _by_frame(machine: "Machine") -> list[tuple[str, list[Token]]]:
     return [(frame, list(tokens)) for frame, tokens in groupby(inside, key=lambda token: token.frame)]
 
 
-def _edges(machine: "Machine", token: Token) -> tuple[str, ...]:
+def _edges(machine: Moves, token: Token) -> tuple[str, ...]:
     return machine.plan.sources(machine.state.frames[token.frame].graph, token.node)
 
 
-def _try(machine: "Machine", key: str, waiting: list[Token], inside: list[Token]) -> bool:
+def _try(machine: Moves, key: str, waiting: list[Token], inside: list[Token]) -> bool:
     node = machine.node(waiting[0])
     assert isinstance(node, Join)
     spec = node.join
@@ -88,7 +88,7 @@ def _try(machine: "Machine", key: str, waiting: list[Token], inside: list[Token]
     return set(firsts) >= set(_edges(machine, waiting[0])) and _fire(machine, list(firsts.values()))
 
 
-def _number(machine: "Machine", token: Token, slot: str, value: Any) -> int:
+def _number(machine: Moves, token: Token, slot: str, value: Any) -> int:
     given = machine.mapped(token, slot, value)
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise ExpressionError(f"the join `{token.node}` is to wait for {str(given)[:60]} tokens; give a number from 1")
@@ -103,7 +103,7 @@ def _firsts(waiting: list[Token]) -> dict[str, Token]:
     return firsts
 
 
-def _try_need(machine: "Machine", node: Join, waiting: list[Token], inside: list[Token]) -> bool:
+def _try_need(machine: Moves, node: Join, waiting: list[Token], inside: list[Token]) -> bool:
     """A join that needs some of its edges: it fires, and then waits for the rest before it starts again."""
     frame, key = waiting[0].frame, waiting[0].node
     firsts = _firsts(waiting)
@@ -123,7 +123,7 @@ def _try_need(machine: "Machine", node: Join, waiting: list[Token], inside: list
     return _fire(machine, taken)
 
 
-def _take_rest(machine: "Machine", firsts: dict[str, Token], one: Token, inside: list[Token]) -> bool:
+def _take_rest(machine: Moves, firsts: dict[str, Token], one: Token, inside: list[Token]) -> bool:
     """Swallow what comes to a join after it has fired. It starts again when all edges, or all that can, have come."""
     fired = machine.state.frames[one.frame].joins
     late = [token for via, token in firsts.items() if via not in fired[one.node]]
@@ -139,7 +139,7 @@ def _take_rest(machine: "Machine", firsts: dict[str, Token], one: Token, inside:
     return bool(late) or again
 
 
-def _may_come(machine: "Machine", key: str, inside: list[Token]) -> bool:
+def _may_come(machine: Moves, key: str, inside: list[Token]) -> bool:
     """Whether another token of the graph can still come to a join.
 
     One that waits at a join before it can, if that join may fire yet: because something can come to it in turn, or
@@ -156,12 +156,12 @@ def _may_come(machine: "Machine", key: str, inside: list[Token]) -> bool:
         live |= revived
 
 
-def _to(machine: "Machine", graph: str, key: str) -> frozenset[str]:
+def _to(machine: Moves, graph: str, key: str) -> frozenset[str]:
     """The node itself, where a token may stand that has not entered it yet, and those before it."""
     return machine.plan.before(graph, key) | {key}
 
 
-def _ends(machine: "Machine", graph: str, key: str) -> bool:
+def _ends(machine: Moves, graph: str, key: str) -> bool:
     node = machine.plan.node(graph, key)
     return isinstance(node, Join) and node.join.mode == "taken"
 
@@ -171,7 +171,7 @@ def _goes_nowhere(token: Token) -> bool:
     return token.status == OWNING and ("detached" in token.data or "left" in token.data)
 
 
-def _fire(machine: "Machine", taken: list[Token], *, as_list: bool = False) -> bool:
+def _fire(machine: Moves, taken: list[Token], *, as_list: bool = False) -> bool:
     """Let the last of the tokens go on, with what all of them came with."""
     came = [token.data["with"] for token in taken]
     result = came if as_list else {token.via: value for token, value in zip(taken, came, strict=True)}

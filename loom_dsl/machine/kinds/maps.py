@@ -1,22 +1,19 @@
 """Maps: a graph run once for every item of a list, and the order among the items."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
 from loom_dsl.graph.nodes import Barrier, Map
 from loom_dsl.graph.plan import MOST_CHUNKS_AT_ONCE, condition
 from loom_dsl.machine.compensation import confirm
-from loom_dsl.machine.core import drop_frame
-from loom_dsl.machine.kinds.subgraphs import frames_of, open_frame, owner_failed
+from loom_dsl.machine.ending import drop_frame
+from loom_dsl.machine.frames import frames_of, open_frame
+from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.node_events import ended
 from loom_dsl.machine.scope import input_of
 from loom_dsl.machine.state import OWNING, Token
 from loom_dsl.text.canonical import canonical_json
-
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
-
 
 MOST_ITEMS, CHUNK_SIZE, MOST_CHUNKED = 1_000, 200, 20_000
 """Items of one map inside a workflow; of more, so many at a time go to a child job; and the most in all."""
@@ -26,41 +23,87 @@ _DONE = frozenset({"failed", "closing", "left"})
 """Marks of a map that takes no more items and no more results."""
 
 
-def enter_map(machine: "Machine", token: Token, node: Map, names: dict[str, Any]) -> None:
-    """Start the items of a map."""
-    items = condition(node.map.over).evaluate(names)
-    if not isinstance(items, list) or len(items) > MOST_CHUNKED:
-        found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
-        raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
-    body = machine.plan.bodies[machine.state.frames[token.frame].graph]
-    for one in unreadable(body, token.node, len(items), names):
-        raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
-    if len(items) > MOST_ITEMS:
-        return _enter_chunks(machine, token, node, items, names)
-    if not items and node.map.open is None:
-        return machine.complete(token, [])
-    token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
-    # The next turn of the same run has a map of the same name, with other items.
-    machine.free_items.pop(token.at, None)
-    if node.map.barrier is not None:
-        limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
-        token.data |= {"limit": limit, "past": []}
-    if node.map.need is not None:
-        token.data["need"] = _count(machine, token, "need", node.map.need, names)
-    if node.map.first != 0:
-        token.data["first"] = machine.mapped(token, "first", node.map.first, names)
-    if node.map.open is not None:
-        token.data["open"] = True
-    token.status = OWNING
-    if node.map.detach:
-        token.data["detached"] = True
-        _go_on(machine, token, None)
-    _fill_window(machine, token, node)
-    take_buffered(machine, token, node)
-    return None
+class MapHandler(NodeHandler[Map]):
+    """A graph runs for every item of a list; the results, in the order of the items, are the node's."""
+
+    def enter(self, machine: Moves, token: Token, node: Map, names: dict[str, Any]) -> None:
+        """Start the items of a map."""
+        items = condition(node.map.over).evaluate(names)
+        if not isinstance(items, list) or len(items) > MOST_CHUNKED:
+            found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
+            raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
+        body = machine.plan.bodies[machine.state.frames[token.frame].graph]
+        for one in unreadable(body, token.node, len(items), names):
+            raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
+        if len(items) > MOST_ITEMS:
+            return _enter_chunks(machine, token, node, items, names)
+        if not items and node.map.open is None:
+            return machine.complete(token, [])
+        token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
+        # The next turn of the same run has a map of the same name, with other items.
+        machine.free_items.pop(token.at, None)
+        if node.map.barrier is not None:
+            limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
+            token.data |= {"limit": limit, "past": []}
+        if node.map.need is not None:
+            token.data["need"] = _count(machine, token, "need", node.map.need, names)
+        if node.map.first != 0:
+            token.data["first"] = machine.mapped(token, "first", node.map.first, names)
+        if node.map.open is not None:
+            token.data["open"] = True
+        token.status = OWNING
+        if node.map.detach:
+            token.data["detached"] = True
+            _go_on(machine, token, None)
+        _fill_window(machine, token, node)
+        _take_buffered(machine, token, node)
+        return None
+
+    def frame_done(self, machine: Moves, token: Token, index: int, result: Any) -> None:
+        """An item of a map ended with a result."""
+        data = token.data
+        data["results"][index] = result
+        data["done"].append(index)
+        if index in data.get("past", ()):
+            data["past"].remove(index)
+        node = machine.node(token)
+        assert isinstance(node, Map)
+        _look(machine, token, node)
+
+    def frame_failed(self, machine: Moves, token: Token, frame: str, code: str, message: str) -> None:
+        """An item failed, and so does the map, unless it has gone on without that item."""
+        if "left" not in token.data:
+            return machine.fail_owner(token, code, message)
+        drop_frame(machine, frame)
+        return _may_finish(machine, token)
+
+    def frames_gone(self, machine: Moves, token: Token) -> None:
+        """Work that was cancelled has reported: a map that had enough may be done now."""
+        _may_finish(machine, token)
+
+    def event(self, machine: Moves, token: Token, event: dict[str, Any]) -> bool:
+        """Take an event that is meant for the map."""
+        node = machine.node(token)
+        return isinstance(node, Map) and token.status == OWNING and _take_event(machine, token, node, event)
+
+    def awaits(self, node: Map, name: str) -> bool:
+        """Whether the map may take an event of this name."""
+        named = {node.map.complete}
+        return name in (named | {node.map.open.add, node.map.open.close} if node.map.open else named)
+
+    def again(self, machine: Moves, token: Token) -> None:
+        """The map goes on in another job: start the item that could not be started, and look whether all is done."""
+        node = machine.node(token)
+        assert isinstance(node, Map)
+        begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(token.data["done"])
+        token.data["next"] = max(begun, default=-1) + 1
+        try:
+            _look(machine, token, node)
+        except ExpressionError as error:
+            machine.fail_node(token, error.code, error.message)
 
 
-def _enter_chunks(machine: "Machine", token: Token, node: Map, items: list[Any], names: dict[str, Any]) -> None:
+def _enter_chunks(machine: Moves, token: Token, node: Map, items: list[Any], names: dict[str, Any]) -> None:
     """Give the items of a long list to child jobs, some to each: one history could not hold them all."""
     spec = node.map
     used = [name for name in ("barrier", "need", "done_when", "open", "complete") if getattr(spec, name) is not None]
@@ -82,14 +125,14 @@ def _enter_chunks(machine: "Machine", token: Token, node: Map, items: list[Any],
     _fill_window(machine, token, node)
 
 
-def _count(machine: "Machine", token: Token, slot: str, value: Any, names: dict[str, Any]) -> int:
+def _count(machine: Moves, token: Token, slot: str, value: Any, names: dict[str, Any]) -> int:
     given = machine.mapped(token, slot, value, names)
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise ExpressionError(f"the {slot} of `{token.node}` is {str(given)[:60]}; it is a whole number from 1")
     return given
 
 
-def _go_on(machine: "Machine", token: Token, result: Any) -> None:
+def _go_on(machine: Moves, token: Token, result: Any) -> None:
     """Let a new token go on while items of a map run; the map's own token stays with them."""
     node = machine.node(token)
     came_with = token.source, token.value
@@ -105,7 +148,7 @@ def _go_on(machine: "Machine", token: Token, result: Any) -> None:
         machine.place(token.frame, target, source=token.node, via=token.node)
 
 
-def _fill_window(machine: "Machine", token: Token, node: Map) -> None:
+def _fill_window(machine: Moves, token: Token, node: Map) -> None:
     data, do, mapping, window = token.data, node.map.do, node.map.with_, node.map.window
     if data.get("chunked"):
         do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
@@ -119,14 +162,14 @@ def _fill_window(machine: "Machine", token: Token, node: Map) -> None:
         open_frame(machine, token, do, index, mapping, inner)
 
 
-def take_buffered(machine: "Machine", token: Token, node: Map) -> None:
+def _take_buffered(machine: Moves, token: Token, node: Map) -> None:
     """Give a map the events that came before it started."""
     for event in list(machine.state.events):
-        if token.at in machine.state.tokens and token.status == OWNING and map_event(machine, token, node, event):
+        if token.at in machine.state.tokens and token.status == OWNING and _take_event(machine, token, node, event):
             machine.state.events.remove(event)
 
 
-def map_event(machine: "Machine", token: Token, node: Map, event: dict[str, Any]) -> bool:
+def _take_event(machine: Moves, token: Token, node: Map, event: dict[str, Any]) -> bool:
     """Take an event that is meant for a map: one more item, no more items, or enough."""
     data, name = token.data, event["name"]
     if data.keys() & _DONE:
@@ -151,23 +194,11 @@ def map_event(machine: "Machine", token: Token, node: Map, event: dict[str, Any]
     return False
 
 
-def map_item_done(machine: "Machine", token: Token, index: int, result: Any) -> None:
-    """An item of a map ended with a result."""
-    data = token.data
-    data["results"][index] = result
-    data["done"].append(index)
-    if index in data.get("past", ()):
-        data["past"].remove(index)
-    node = machine.node(token)
-    assert isinstance(node, Map)
-    _look(machine, token, node)
-
-
-def _look(machine: "Machine", token: Token, node: Map) -> None:
+def _look(machine: Moves, token: Token, node: Map) -> None:
     """Find out whether a map is done."""
     data = token.data
     if data.keys() & _DONE:
-        return map_may_finish(machine, token)
+        return _may_finish(machine, token)
     everything = len(data["done"]) == len(data["items"]) and not data.get("open")
     suffices = "need" in data and len(data["done"]) >= data["need"]
     if not suffices and node.map.done_when is not None:
@@ -182,17 +213,7 @@ def _look(machine: "Machine", token: Token, node: Map) -> None:
     return None
 
 
-def map_again(machine: "Machine", token: Token, node: Map) -> None:
-    """A map goes on in another job: start the item again that could not be started, and find out whether it is done."""
-    begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(token.data["done"])
-    token.data["next"] = max(begun, default=-1) + 1
-    try:
-        _look(machine, token, node)
-    except ExpressionError as error:
-        machine.fail_node(token, error.code, error.message)
-
-
-def _enough(machine: "Machine", token: Token, node: Map) -> None:
+def _enough(machine: Moves, token: Token, node: Map) -> None:
     """End a map with what there is. Items that are left to end unheard stay with a detached token of the map."""
     data = token.data
     if node.map.rest == "ignore" and frames_of(machine, token):
@@ -203,10 +224,10 @@ def _enough(machine: "Machine", token: Token, node: Map) -> None:
     data["closing"] = True
     for key in frames_of(machine, token):
         drop_frame(machine, key)
-    map_may_finish(machine, token)  # unless what is cancelled has to report first
+    _may_finish(machine, token)  # unless what is cancelled has to report first
 
 
-def _finish(machine: "Machine", token: Token) -> None:
+def _finish(machine: Moves, token: Token) -> None:
     if token.data.keys() & {"detached", "left"}:
         if "left" not in token.data:
             confirm(machine, token, machine.node(token), token.data["results"])
@@ -221,21 +242,13 @@ def _finish(machine: "Machine", token: Token) -> None:
     machine.complete(token, results)
 
 
-def map_may_finish(machine: "Machine", token: Token) -> None:
+def _may_finish(machine: Moves, token: Token) -> None:
     """Finish a map that had enough, when the last of the items that are cancelled, or not heard any more, is gone."""
     if token.status == OWNING and token.data.keys() & {"closing", "left"} and not frames_of(machine, token):
         _finish(machine, token)
 
 
-def item_failed(machine: "Machine", owner: Token, frame: str, code: str, message: str) -> None:
-    """A graph that a node started failed, and so does the node, unless it has gone on without that graph."""
-    if "left" not in owner.data:
-        return owner_failed(machine, owner, code, message)
-    drop_frame(machine, frame)
-    return map_may_finish(machine, owner)
-
-
-def barrier_at(machine: "Machine", token: Token) -> Barrier | None:
+def barrier_at(machine: Moves, token: Token) -> Barrier | None:
     """The barrier that the token stands before or runs behind: its map's, when this is the barrier's node."""
     frame = machine.state.frames[token.frame]
     if not frame.parent:
@@ -245,7 +258,7 @@ def barrier_at(machine: "Machine", token: Token) -> Barrier | None:
     return barrier if barrier is not None and barrier.at == token.node else None
 
 
-def admitted(machine: "Machine", token: Token) -> bool:
+def admitted(machine: Moves, token: Token) -> bool:
     """Whether the order among a map's items lets this one go on; if so, it is past the barrier.
 
     An item waits for every earlier one that is not done and conflicts with it. Two items conflict when one
@@ -268,7 +281,7 @@ def admitted(machine: "Machine", token: Token) -> bool:
     return True
 
 
-def _free(machine: "Machine", owner: Token, barrier: Barrier) -> set[int]:
+def _free(machine: Moves, owner: Token, barrier: Barrier) -> set[int]:
     """The items that wait for no earlier one. That changes only when an item is done, so it is kept until then."""
     done = owner.data["done"]
     known = machine.free_items.get(owner.at)

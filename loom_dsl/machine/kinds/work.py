@@ -1,21 +1,100 @@
-"""What activities and child jobs report: a result lets a token go on, a failure fails its node."""
+"""Work outside the machine: activities, model calls and agents' jobs, and what follows from what they report."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.errors import ExpressionError
+from loom_dsl.graph.nodes import Activity, AgentNode, Llm
 from loom_dsl.machine.checkpoint import done_after_all
-from loom_dsl.machine.commands import ActivityFailed, ChildEnded
-from loom_dsl.machine.compensation import adopt, confirm
-from loom_dsl.machine.kinds.subgraphs import doomed_is_gone
+from loom_dsl.machine.children import start_child
+from loom_dsl.machine.commands import ActivityFailed, ChildEnded, RunActivity
+from loom_dsl.machine.compensation import activity_of, adopt, confirm
+from loom_dsl.machine.deadlines import seconds_of
+from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.retry import answer_failed
-from loom_dsl.machine.state import CHILD, READY, RUNNING
+from loom_dsl.machine.state import CHILD, READY, RUNNING, Token
 
-if TYPE_CHECKING:
-    from loom_dsl.machine.moves import Moves as Machine
+LLM_RETRY = (4, 1.0, 2.0, 60.0)
+"""Tries of a model that answers with what cannot be used."""
 
 
-def activity_done(machine: "Machine", at: str, result: Any) -> None:
+class ActivityHandler(NodeHandler[Activity]):
+    """An activity runs; what it gives is the node's result."""
+
+    def enter(self, machine: Moves, token: Token, node: Activity, names: dict[str, Any]) -> None:
+        """Run the activity."""
+        arguments = machine.mapped(token, "with", node.with_, names)
+        if node.inbox == "take":
+            due = [message for message in machine.state.inbox if not message.get("idle")]
+            arguments["inject"] = due
+            token.data["taken"] = [message["id"] for message in due]
+        carrier = _one_of(machine, token, "carrier", node.carrier, ("local", "remote"), names)
+        events = _one_of(machine, token, "events", node.events, ("carry", "leave"), names)
+        timeout = seconds_of(machine.mapped(token, "timeout", node.timeout, names), f"the timeout of `{token.node}`")
+        if not timeout:
+            raise ExpressionError(f"the timeout of `{token.node}` is {timeout}; it is more than nothing")
+        name, arguments = activity_of(node.activity, arguments, timeout)
+        _run(
+            machine,
+            token,
+            name,
+            arguments,
+            carries=events == "carry",
+            carrier=carrier,
+            timeout=timeout,
+            heartbeat=float(node.heartbeat) if isinstance(node.heartbeat, (int, float)) else None,
+            retry=(node.retry.attempts, node.retry.initial, node.retry.backoff, node.retry.longest),
+            **_outage(machine, token, node, names),
+        )
+
+
+class LlmHandler(NodeHandler[Llm]):
+    """A model is called once, without tools."""
+
+    def enter(self, machine: Moves, token: Token, node: Llm, names: dict[str, Any]) -> None:
+        """Call the model."""
+        given = {
+            slot: machine.mapped(token, slot, getattr(node.llm, slot), names) for slot in ("model", "prompt", "system")
+        }
+        arguments = {"parameters": node.llm.parameters, **given}
+        outage = _outage(machine, token, node, names)
+        _run(machine, token, "loom.llm.call", arguments, timeout=1800.0, heartbeat=5.0, retry=LLM_RETRY, **outage)
+
+
+class AgentHandler(NodeHandler[AgentNode]):
+    """An agent runs as a job of its own."""
+
+    def enter(self, machine: Moves, token: Token, node: AgentNode, names: dict[str, Any]) -> None:
+        """Start the agent's job."""
+        arguments = machine.mapped(token, "with", node.with_, names)
+        start_child(machine, token, arguments, agent=node.agent)
+
+
+def _outage(machine: Moves, token: Token, node: Activity | Llm, names: dict[str, Any]) -> dict[str, Any]:
+    if node.max_outage is None:
+        return {}
+    given = machine.mapped(token, "max_outage", node.max_outage, names)
+    return {"max_outage": seconds_of(given, f"the max_outage of `{token.node}`"), "waits": True}
+
+
+def _one_of(machine: Moves, token: Token, slot: str, value: str, known: tuple[str, ...], names: dict[str, Any]) -> str:
+    given = machine.mapped(token, slot, value, names)
+    if given not in known:
+        raise ExpressionError(f"the {slot} of `{token.node}` is {given!r}; it can be {' or '.join(known)}")
+    return str(given)
+
+
+def _run(machine: Moves, token: Token, activity: str, arguments: dict[str, Any], **how: Any) -> None:
+    token.status = RUNNING
+    if (known := token.data.get("retry")) is not None:  # of tries before this one
+        how |= {"before": known["attempts"], "tries": known.get("tries", 0)}
+    machine.command(RunActivity(at=token.at, activity=activity, arguments=arguments, **how))
+
+
+# What activities and child jobs report: a result lets a token go on, a failure fails its node.
+
+
+def activity_done(machine: Moves, at: str, result: Any) -> None:
     """An activity gave its result."""
     machine.state.outbox.acknowledge(at)
     machine.issued.pop(at, None)
@@ -30,11 +109,11 @@ def activity_done(machine: "Machine", at: str, result: Any) -> None:
     if token.doomed:
         done_after_all(machine, token, result)
         confirm(machine, token, machine.node(token), result)  # it was done before it could be cancelled
-        return doomed_is_gone(machine, token)
+        return machine.cancelled_reported(token)
     return machine.complete(token, result)
 
 
-def activity_failed(machine: "Machine", failed: ActivityFailed) -> None:
+def activity_failed(machine: Moves, failed: ActivityFailed) -> None:
     """An activity failed for good, or was cancelled."""
     machine.state.outbox.take_back(failed.at)
     if failed.at in machine.side_work:
@@ -45,13 +124,13 @@ def activity_failed(machine: "Machine", failed: ActivityFailed) -> None:
         machine.emit("warning", code="stray_result", message=f"a failure came for {failed.at}, where nothing runs")
     elif token.doomed:
         machine.issued.pop(failed.at, None)
-        doomed_is_gone(machine, token)
-    else:
-        answer_failed(machine, token, failed)
+        machine.cancelled_reported(token)
+    elif not answer_failed(machine, token, failed):
+        machine.fail_node(token, failed.code, failed.message)
     return None
 
 
-def child_ended(machine: "Machine", ended: ChildEnded) -> None:
+def child_ended(machine: Moves, ended: ChildEnded) -> None:
     """A child job ended: its node goes on, or fails."""
     token = machine.state.tokens.get(ended.at)
     if token is None or token.status != CHILD:
@@ -64,7 +143,7 @@ def child_ended(machine: "Machine", ended: ChildEnded) -> None:
         if not ended.code:
             done_after_all(machine, token, ended.result)
             confirm(machine, token, machine.node(token), ended.result)
-        doomed_is_gone(machine, token)
+        machine.cancelled_reported(token)
     elif ended.code:
         token.status = READY
         machine.fail_node(token, ended.code, ended.message)
