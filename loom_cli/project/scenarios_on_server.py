@@ -35,7 +35,7 @@ from loom_dsl.graph.library import NAMES
 from loom_dsl.graph.nodes import Activity
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.kinds.approvals import digest_of
-from loom_dsl.machine.kinds.subgraphs import _UNSAFE
+from loom_dsl.machine.kinds.subgraphs import id_part
 from loom_dsl.simulation.mocks import EXECUTE, FORMAT, Answer, Asked, Cast, stage_result
 from loom_dsl.simulation.names import aliases, frame_of
 from loom_dsl.simulation.run import Played, play_case
@@ -209,14 +209,14 @@ class Performance:
         below = job.removeprefix(self.job).removeprefix(".")
         owners = {known.rpartition("[0]/")[0] for known in self.asked if "[0]/" in known}
         for owner in owners if below else ():
-            if _UNSAFE.sub(".", owner).strip(".") == below:
+            if id_part(owner) == below:
                 return f"{owner}[0]/{at}"
         return at
 
     def agent_at(self, job: str) -> str:
         """The node whose agent's job this is."""
         below = job.removeprefix(f"{self.job}.")
-        return next(at for at in self.asked if _UNSAFE.sub(".", at).strip(".") == below)
+        return next(at for at in self.asked if id_part(at) == below)
 
     # -- mocks ---------------------------------------------------------------------------------------
 
@@ -459,10 +459,11 @@ async def _compared(loom: Loom, runtime: Runtime, plan: Plan, case: ScenarioCase
         return Compared(case.name, (f"it has not ended in {PATIENCE:g} s on the server",))
     except LoomError as error:
         return Compared(case.name, (error.message,))
-    return Compared(case.name, tuple(_different(in_memory(played), found)))
+    return Compared(case.name, tuple(differences(in_memory(played), found)))
 
 
-def _different(memory: Mapping[str, Any], server: Mapping[str, Any]) -> Iterator[str]:
+def differences(memory: Mapping[str, Any], server: Mapping[str, Any]) -> Iterator[str]:
+    """Say in what a case ended otherwise on the server than in memory."""
     for what in ("status", "code", "result"):
         if memory[what] != server[what]:
             yield f"{what}: in memory {canonical_json(memory[what])}, on the server {canonical_json(server[what])}"

@@ -56,9 +56,7 @@ def ready_loom(root: Path) -> Iterator[list[str]]:
 
 def serve(place: str) -> None:
     """Fork for every connection, until the standard input ends."""
-    import loom_client.render
-    import loom_client.watching  # noqa: F401 - what commands import when they run
-
+    import loom_client.job  # noqa: F401 - what commands import when they run
     from loom_cli.app import build
 
     build()

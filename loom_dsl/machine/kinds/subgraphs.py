@@ -128,11 +128,16 @@ def start_child(
 ) -> None:
     """Start a job below this one, whose end is the node's."""
     turn = f"{machine.state.turn.turn_counter}." if machine.state.turn else ""
-    child = _child_id(f"{machine.job}.{turn}{_UNSAFE.sub('.', token.at).strip('.')}")
+    child = _child_id(f"{machine.job}.{turn}{id_part(token.at)}")
     token.status, token.data = CHILD, {"child": child}
     machine.command(
         StartChild(at=token.at, child=child, agent=agent, graph=graph, arguments=arguments, written=written)
     )
+
+
+def id_part(at: str) -> str:
+    """Write an execution's name as a part of a job's id."""
+    return _UNSAFE.sub(".", at).strip(".")
 
 
 def _child_id(full: str) -> str:
