@@ -117,22 +117,10 @@ def settings_of(
     Raises:
         ConfigurationError: A variable of the environment is not what it should be.
     """
-    from pydantic import ValidationError
-
     from loom_client.settings import Settings
-    from loom_dsl.errors import ConfigurationError
+    from loom_store.server.settings import read_settings
 
-    given = {"address": address, "namespace": namespace, "task_queue": task_queue, "store": store}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    try:
-        settings = Settings().model_copy(update=chosen)
-    except ValidationError as error:
-        names = ", ".join(f"LOOM_{str(found['loc'][0]).upper()}" for found in error.errors())
-        raise ConfigurationError(f"the environment's {names} cannot be used: {error.errors()[0]['msg']}") from None
-    host, colon, port = settings.address.rpartition(":")
-    if not (colon and host and port.isdecimal() and int(port) < 65_536):
-        raise ConfigurationError(f"{settings.address!r} is not an address; write HOST:PORT, such as 127.0.0.1:7233")
-    return settings
+    return read_settings(Settings, address=address, namespace=namespace, task_queue=task_queue, store=store)
 
 
 def new_names(given: list[str] | None) -> dict[str, str]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import end_process, guarded, guarded_plain, outcome, say
+from loom_cli.errors import guarded, guarded_plain, outcome, say
 from loom_cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, named_by, settings_of
+from loom_tools.exit import end_process
 
 if TYPE_CHECKING:
     from activities.webhooks.delivery import Links
@@ -149,8 +150,8 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from loom_cli.commands.serve.dev import tell_of_changes
     from loom_cli.commands.serve.log import log_halt
     from loom_cli.opening import opened
-    from loom_client.connection import access_of
     from loom_client.server.reconnect import quiet_runtime, tell_of_server
+    from loom_store.server.access import access_of
     from loom_tools.mcp.servers import Servers
     from loom_tools.secrets import AllowedSecrets
     from worker import serve
