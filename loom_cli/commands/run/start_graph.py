@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, guarded, say, say_findings
-from loom_cli.options import By, JobName, Json, Place, placed, settings_of
+from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
 from loom_client.settings import user_name
 from loom_dsl.text.canonical import read_json, read_json_or_text
 
@@ -133,7 +133,7 @@ async def start_graph(loom: "Loom", request: GraphRequest, plan: "Plan", given: 
 
 
 @guarded
-@placed
+@connection_options()
 async def event(
     job: JobName,
     name: Annotated[str, typer.Argument(help="The event's name, as the node has it.", metavar="NAME")],
@@ -144,13 +144,13 @@ async def event(
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Send an event."""
     from loom_cli.opening import check_going, opened
 
     value = None if data is None else _json("--data", sys.stdin.read() if data == "-" else data)
-    settings = settings_of(*place)
+    settings = connection.settings()
     await check_going(settings, job, "result")
     async with opened(settings) as loom:
         chosen = None if key is None else read_json_or_text(key)
