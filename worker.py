@@ -1,4 +1,7 @@
-"""The composition root of the serving side: ``python worker.py`` is ``loom worker``."""
+"""The composition root of the serving side: what `loom worker` starts, and ``python worker.py``.
+
+Imports whatever serves; of the calling side nothing: only the command line imports it.
+"""
 
 import asyncio
 import os
@@ -12,33 +15,38 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
 from temporalio.client import Client
 from temporalio.runtime import Runtime as Telemetry
-from temporalio.service import TLSConfig
+from temporalio.service import RPCError, TLSConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import activities
 import workflows
 from activities.interceptor import Failures
+from activities.jobs.signatures import keys_of
 from activities.lifecycle.deaths import DEATH_RULES, DeathRules
 from activities.lifecycle.presence import Attendance, present
 from activities.lifecycle.shutdown import GRACE, UnderWay
-from activities.observe.metrics import Metrics
+from activities.observe.metrics import Metrics, exporting
 from activities.registration import activities_of
 from activities.runtime import Runtime
 from activities.webhooks.delivery import Deliveries, Links, no_links
 from activities.webhooks.relay import Relay
 from activities.webhooks.sender import Senders
-from loom_cli.errors import end_process
-from loom_dsl.errors import ConfigurationError
+from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.queues import job_queue, presence_queue, webhook_queue
 from loom_store.files import tell_bus_errors
 from loom_store.payloads import data_converter
+from loom_store.server.access import access_of, explain
+from loom_store.server.settings import ConnectionSettings, read_settings
 from loom_store.store import Store
 from loom_tools.approver_keys import ApproverKeys
+from loom_tools.exit import end_process
 from loom_tools.mcp.servers import Servers
 from loom_tools.registry import ToolRegistry
+from loom_tools.sandbox.settings import mode_of
 from loom_tools.secrets import AllowedSecrets
 from workflows.graph import GraphWorkflow
 from workflows.webhooks import WebhookWorkflow
@@ -320,11 +328,72 @@ def _stop_asked() -> tuple[asyncio.Event, asyncio.Event]:
     return stop, at_once
 
 
-def main() -> None:
-    """Start the worker with the command line's settings."""
-    from loom_cli import main as loom
+class WorkerSettings(ConnectionSettings):
+    """What `python worker.py` serves with: the variables that `loom worker` reads too. It takes no options."""
 
-    loom(["worker", *sys.argv[1:]])
+    mcp: Path | None = None
+    """File of the MCP servers whose tools agents may name."""
+    webhooks: Path | None = None
+    """File of the addresses that are told of approvals and jobs."""
+    approver_keys: Path | None = None
+    """File of the public keys of those who sign decisions."""
+    metrics: str = ""
+    """Where Prometheus finds the metrics, ``[HOST:]PORT``; empty: nowhere."""
+    grace: float = Field(default=GRACE, ge=0)
+    """Seconds that steps may go on for once the worker is told to stop."""
+
+
+async def serve_from_environment() -> None:
+    """Serve with the settings of the environment, for jobs below the current directory.
+
+    Raises:
+        LoomError: A setting is wrong, or no server answers.
+    """
+    settings = read_settings(WorkerSettings)
+    mode_of(os.environ)
+    if any(endpoint.links for endpoint in Senders.load(settings.webhooks, os.environ).endpoints):
+        raise ConfigurationError("the webhooks' `links` come from the gateway's settings; start `loom worker` for them")
+    keys, access, root = keys_of(settings.approver_keys, os.environ), access_of(settings), Path.cwd()
+    telemetry = exporting(settings.metrics) if settings.metrics else None
+    try:
+        await Client.connect(settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key)
+    except (RuntimeError, RPCError) as error:
+        raise ConfigurationError(explain(settings, error)) from None
+    await serve(
+        address=settings.address,
+        namespace=settings.namespace,
+        task_queue=settings.task_queue,
+        store=settings.store_path(),
+        root=root,
+        ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
+        f"store {settings.store_path()}, root {root}",
+        tls=access.tls,
+        api_key=access.api_key,
+        mcp=settings.mcp,
+        approver_keys=keys,
+        webhooks=settings.webhooks,
+        telemetry=telemetry,
+        grace=settings.grace,
+        tell=_say,
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Be the worker, and end the process."""
+    code = 0
+    if sys.argv[1:]:
+        _say("error: python worker.py takes no options, its settings are those of the environment; see `loom worker`")
+        end_process(2)
+    try:
+        asyncio.run(serve_from_environment())
+    except LoomError as error:
+        _say(f"error: {error.message}")
+        code = error.exit_code
+    end_process(code)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from activities.runtime import ActivityCall, Item, JobFacts, Runtime, is_node_call
+from activities.runtime import ActivityCall, Conversation, Item, is_node_call
 from activities.transcript import Transcript
 from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import ToolError, ToolNotFound, ToolUnavailable
@@ -18,7 +18,10 @@ from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.wording import suggest
 from loom_dsl.tools.mcp import Definition, is_mcp, is_named, servers_of
 from loom_dsl.tools.tool import Tool
+from loom_store.store import Store
 from loom_store.transcript import PRIVATE
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
 
 WAIT_SECONDS = 12.0
 """How long a turn waits for its servers; one that takes longer goes on starting, for the next turn."""
@@ -54,7 +57,7 @@ class Catalogue:
 EMPTY = Catalogue({}, {})
 
 
-async def current(runtime: Runtime, agent: Agent) -> Catalogue:
+async def current(mcp: Servers, agent: Agent) -> Catalogue:
     """Ask the servers that an agent names what they offer now. One that cannot be asked offers what it last did.
 
     Raises:
@@ -62,18 +65,18 @@ async def current(runtime: Runtime, agent: Agent) -> Catalogue:
     """
     names = servers_of(agent.tools)
     for name in names:
-        runtime.mcp.check(name)
-    asked = await asyncio.gather(*(_asked(runtime, name) for name in names))
+        mcp.check(name)
+    asked = await asyncio.gather(*(_asked(mcp, name) for name in names))
     missing = {name: said for name, said in zip(names, asked, strict=True) if said}
-    found = [tool for name in names if (known := runtime.mcp.known(name)) for tool in known.tools]
+    found = [tool for name in names if (known := mcp.known(name)) for tool in known.tools]
     return Catalogue({tool.name: tool for tool in found if is_named(tool, agent.tools)}, missing)
 
 
-async def _asked(runtime: Runtime, server: str) -> str:
+async def _asked(mcp: Servers, server: str) -> str:
     """Let a server list its tools; why it did not, or nothing."""
     try:
         async with asyncio.timeout(WAIT_SECONDS):
-            await runtime.mcp.listing(server)
+            await mcp.listing(server)
     except TimeoutError:
         return f"the MCP server {server} is not ready after {WAIT_SECONDS:g} s; it may be later"
     except ToolError as error:
@@ -81,21 +84,21 @@ async def _asked(runtime: Runtime, server: str) -> str:
     return ""
 
 
-async def kept(runtime: Runtime, name: str | None) -> Catalogue:
+async def kept(store: Store, name: str | None) -> Catalogue:
     """Give a catalogue by its digest; none is an empty one."""
     if not name:
         return EMPTY
-    return Catalogue.load(await runtime.content(name))
+    return Catalogue.load(await store.content(name))
 
 
-def tools_of(runtime: Runtime, agent: Agent, catalogue: Catalogue) -> dict[str, Tool]:
+def tools_of(registry: ToolRegistry, mcp: Servers, agent: Agent, catalogue: Catalogue) -> dict[str, Tool]:
     """Give all tools of an agent by the names that a model calls them.
 
     Raises:
         UserError: The worker does not have one of them.
     """
-    own = runtime.registry.resolve_all(reference for reference in agent.tools if not is_mcp(reference))
-    return own | {name: runtime.mcp.tool(definition) for name, definition in catalogue.tools.items()}
+    own = registry.resolve_all(reference for reference in agent.tools if not is_mcp(reference))
+    return own | {name: mcp.tool(definition) for name, definition in catalogue.tools.items()}
 
 
 def catalogue_of(head: Mapping[str, Any]) -> str | None:
@@ -104,8 +107,8 @@ def catalogue_of(head: Mapping[str, Any]) -> str | None:
     return found
 
 
-async def tool_of_call(runtime: Runtime, transcript: Transcript, job: str, facts: JobFacts, item: Item) -> Tool:
-    """Find the tool that a call names, as the turn that made the call was offered it.
+async def tool_of_call(store: Store, mcp: Servers, transcript: Transcript, session: Conversation, item: Item) -> Tool:
+    """Find the tool that a model's call names, as the turn that made the call was offered it.
 
     Raises:
         ToolNotFound: The turn was offered none of that name.
@@ -113,12 +116,10 @@ async def tool_of_call(runtime: Runtime, transcript: Transcript, job: str, facts
         MissingTools: This worker does not have its server.
     """
     name = item["name"]
-    if is_node_call(item):
-        return await runtime.mcp.found(name)
-    head = await transcript.head(await runtime.conversation(job), item["e"])
-    catalogue = await kept(runtime, catalogue_of(head))
+    head = await transcript.head(session, item["e"])
+    catalogue = await kept(store, catalogue_of(head))
     if name in catalogue.tools:
-        return runtime.mcp.tool(catalogue.tools[name])
+        return mcp.tool(catalogue.tools[name])
     for server, why in catalogue.missing.items():
         if name.startswith(f"mcp__{server}__"):
             raise ToolUnavailable(why)
@@ -126,15 +127,15 @@ async def tool_of_call(runtime: Runtime, transcript: Transcript, job: str, facts
     raise ToolNotFound(f"there is no tool {name!r}; {hint}")
 
 
-async def changed(runtime: Runtime, call: ActivityCall) -> str:
+async def changed(store: Store, call: ActivityCall) -> str:
     """Say that a tool's server describes it otherwise than when the job first saw it; empty: it does not."""
     item = call.arguments["call"]
     if not is_mcp(item["name"]) or is_node_call(item):
         return ""
-    entries = await runtime.store.read(lambda tx: tx.read_entries(call.session, 0, item["e"] + 1))
+    entries = await store.read(lambda tx: tx.read_entries(call.session, 0, item["e"] + 1))
     now = first = ""
     for digest in _catalogues(call, entries):
-        definition = (await kept(runtime, digest)).tools.get(item["name"])
+        definition = (await kept(store, digest)).tools.get(item["name"])
         now = definition.fingerprint if definition else now
         first = first or now
     if now == first:
@@ -152,10 +153,10 @@ def _catalogues(call: ActivityCall, entries: Any) -> Iterator[str]:
             yield name
 
 
-def tool_specs(runtime: Runtime, agent: Agent, catalogue: Catalogue) -> str:
+def tool_specs(registry: ToolRegistry, mcp: Servers, agent: Agent, catalogue: Catalogue) -> str:
     """Give the agent's tools as the JSON that a model reads.
 
     Raises:
         UserError: The worker does not have one of them.
     """
-    return json.dumps([runtime.registry.spec(tool) for tool in tools_of(runtime, agent, catalogue).values()])
+    return json.dumps([registry.spec(tool) for tool in tools_of(registry, mcp, agent, catalogue).values()])

@@ -21,7 +21,8 @@ from activities.observe.events import Observe
 from activities.observe.metrics import MEASURED, Metrics
 from activities.observe.turn_log import TurnLog
 from activities.runtime import Runtime
-from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.call_policy import CallPolicy
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.execute import Execute
 from activities.tool_calls.format import Format
 from activities.tool_calls.stages import Stages
@@ -37,8 +38,8 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
         metrics: Where it is counted what they do; without it nothing is.
     """
     transcript = Transcript(runtime.store)
-    calls = CallEvaluator(runtime, transcript)
-    observe, stages, conclude = Observe(runtime), Stages(runtime, calls), Conclude(runtime, transcript)
+    reader, policy = CallReader(runtime, transcript), CallPolicy(runtime, transcript)
+    observe, stages, conclude = Observe(runtime), Stages(runtime, reader, policy), Conclude(runtime, transcript)
     text = TurnText(runtime, transcript)
     tool_node, child = ToolNode(runtime), Child(runtime)
     named: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
@@ -49,8 +50,8 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
         "loom.tool.validate": stages.validate,
         "loom.tool.authorize": stages.authorize,
         "loom.tool.check_cancel": stages.check_cancel,
-        "loom.tool.execute": Execute(runtime, calls).execute,
-        "loom.tool.format": Format(runtime, calls).format,
+        "loom.tool.execute": Execute(runtime, reader, policy).execute,
+        "loom.tool.format": Format(runtime, reader).format,
         "loom.tool.prepare": tool_node.prepare,
         "loom.tool.output": tool_node.output,
         "loom.function.call": Function(runtime).call,

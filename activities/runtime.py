@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from temporalio import activity
 
@@ -115,9 +115,31 @@ class ActivityCall:
         return f"{self.job}/{self.turn}/{self.at}"
 
 
+class CallMeans(Protocol):
+    """What of a worker the stages of a tool call share; what one of them needs besides, it names itself."""
+
+    @property
+    def store(self) -> Store:
+        """Where contents, approvals and effects are."""
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools that this worker has."""
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Names and values that are masked."""
+
+    async def facts(self, job: str) -> JobFacts:
+        """Give what is fixed for a job."""
+
+    async def conversation(self, job: str) -> Conversation:
+        """Give the session that a job writes in."""
+
+
 @dataclass(slots=True)
 class Runtime:
-    """One worker's means.
+    """One worker's means, put together in `worker.py`. What needs little of them says so, such as `CallMeans`.
 
     Attributes:
         root: Working directories must lie under it.
@@ -216,15 +238,6 @@ class Runtime:
             except ConfigurationError as error:
                 raise ModelAccessRefused(error.message) from None
         return self._endpoints[model]
-
-    async def content(self, name: str) -> bytes:
-        """Give a content of the store by its digest.
-
-        Raises:
-            BlobMissing: The store does not hold it.
-        """
-        kept = self.store.cached_blob(name)
-        return await self.store.read(lambda tx: tx.get_blob(name)) if kept is None else kept
 
     async def keep(self, work: Callable[[Transaction], Kept], *, durable: bool = True) -> Kept:
         """Write down what cannot be found out again, such as a model's answer: a store that fails is waited for.

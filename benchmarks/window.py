@@ -17,7 +17,8 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.runtime import Conversation, JobFacts, Runtime
-from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.call_policy import CallPolicy
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.execute import Execute
 from activities.transcript import Transcript
 from benchmarks.report import Table, aim
@@ -93,7 +94,8 @@ def _stage(store: Store, folder: Path) -> tuple[Execute, str]:
     runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
     runtime._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
-    return Execute(runtime, CallEvaluator(runtime, Transcript(store))), arguments
+    transcript = Transcript(store)
+    return Execute(runtime, CallReader(runtime, transcript), CallPolicy(runtime, transcript)), arguments
 
 
 async def _call(execute: Execute, arguments: str, name: str, places: asyncio.Semaphore) -> None:

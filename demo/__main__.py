@@ -2,8 +2,9 @@
 
 import asyncio
 
-from loom_cli.errors import DONE, FAILED, end_process, outcome
+from loom_cli.errors import DONE, FAILED, outcome
 from loom_cli.render.terminal import paper_for
+from loom_tools.exit import end_process
 
 
 def main() -> int:

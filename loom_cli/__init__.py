@@ -6,7 +6,7 @@ needs is imported when it runs, so that ``loom --help`` answers at once.
 
 import sys
 
-from loom_cli.errors import end_process
+from loom_tools.exit import end_process
 
 
 def main(argv: list[str] | None = None) -> None:

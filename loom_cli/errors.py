@@ -6,21 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
     from loom_dsl.errors import Diagnostic
-
-
-def end_process(code: int) -> NoReturn:
-    """End without the interpreter's own ending: Temporal's native threads sometimes make a process abort in it."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:  # whoever read it has gone
-            continue
-    os._exit(code)
-
 
 P = ParamSpec("P")
 

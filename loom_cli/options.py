@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -55,26 +56,66 @@ Mode = Annotated[
 ]
 JobName = Annotated[str, typer.Argument(help="The job's id.", metavar="JOB")]
 
-Place = tuple[str | None, str | None, str | None, str | None]
-"""What `settings_of` takes, in its order: address, namespace, task queue, store."""
-_PLACE = {"address": Address, "namespace": Namespace, "task_queue": TaskQueue, "store": StorePath}
 R = TypeVar("R")
 
 
-def placed(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options that say where the server and the store are; it takes them together, as `place`."""
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """What the options of a command say of where the server and the store are; None: nothing.
 
-    @functools.wraps(command)
-    def run(**given: Any) -> R:
-        return command(place=tuple(given.pop(name) for name in _PLACE), **given)
+    Attributes:
+        address: The Temporal server.
+        namespace: Its namespace.
+        task_queue: The queue that workers serve.
+        store: The store's file.
+    """
 
-    kept = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "place"]
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = [inspect.Parameter(name, kind, default=None, annotation=option) for name, option in _PLACE.items()]
-    run.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
-    own = {name: option for name, option in command.__annotations__.items() if name != "place"}
-    run.__annotations__ = {**own, **_PLACE}
-    return run
+    address: str | None = None
+    namespace: str | None = None
+    task_queue: str | None = None
+    store: str | None = None
+
+    def settings(self) -> "Settings":
+        """Give the settings: these first, then the environment, then the defaults.
+
+        Raises:
+            ConfigurationError: A variable of the environment is not what it should be.
+        """
+        from loom_client.settings import Settings
+        from loom_store.server.settings import read_settings
+
+        return read_settings(Settings, **asdict(self))
+
+
+_CONNECTION = {"address": Address, "namespace": Namespace, "task_queue": TaskQueue, "store": StorePath}
+
+
+def connection_options(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Give a command the options that say where the server and the store are; it takes them as `connection`.
+
+    Args:
+        names: Which of them; without any, all. They stand in the command's help where it has `connection`.
+    """
+    options = {name: _CONNECTION[name] for name in names or _CONNECTION}
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(command)
+        def run(*args: Any, **given: Any) -> R:
+            said = {name: given.pop(name) for name in options if name in given}
+            return command(*args, connection=ConnectionOptions(**said), **given)
+
+        kind, parameters = inspect.Parameter.KEYWORD_ONLY, []
+        for name, parameter in inspect.signature(command).parameters.items():
+            if name == "connection":
+                parameters += [inspect.Parameter(one, kind, default=None, annotation=options[one]) for one in options]
+            else:
+                parameters.append(parameter.replace(kind=kind))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        own = {name: option for name, option in command.__annotations__.items() if name != "connection"}
+        run.__annotations__ = {**own, **options}
+        return run
+
+    return decorate
 
 
 def named_by(flag: str, file: Path | None) -> str:
@@ -104,35 +145,6 @@ def who(by: str, sign: Path | None) -> dict[str, Any]:
     if by not in ("", key.by):
         raise UserError(f"--by {by}: the key {sign} is that of {key.by}")
     return {"by": key.by, "sign": key}
-
-
-def settings_of(
-    address: str | None = None,
-    namespace: str | None = None,
-    task_queue: str | None = None,
-    store: str | None = None,
-) -> "Settings":
-    """Give the settings: flags first, then the environment, then the defaults.
-
-    Raises:
-        ConfigurationError: A variable of the environment is not what it should be.
-    """
-    from pydantic import ValidationError
-
-    from loom_client.settings import Settings
-    from loom_dsl.errors import ConfigurationError
-
-    given = {"address": address, "namespace": namespace, "task_queue": task_queue, "store": store}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    try:
-        settings = Settings().model_copy(update=chosen)
-    except ValidationError as error:
-        names = ", ".join(f"LOOM_{str(found['loc'][0]).upper()}" for found in error.errors())
-        raise ConfigurationError(f"the environment's {names} cannot be used: {error.errors()[0]['msg']}") from None
-    host, colon, port = settings.address.rpartition(":")
-    if not (colon and host and port.isdecimal() and int(port) < 65_536):
-        raise ConfigurationError(f"{settings.address!r} is not an address; write HOST:PORT, such as 127.0.0.1:7233")
-    return settings
 
 
 def new_names(given: list[str] | None) -> dict[str, str]:

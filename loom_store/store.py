@@ -303,6 +303,15 @@ class Store:
         kept = waiting.contents.get(name) if waiting else None
         return self._shared.blobs.get(name) if kept is None else kept
 
+    async def content(self, name: str) -> bytes:
+        """Give a content by its digest, from memory where it is there.
+
+        Raises:
+            BlobMissing: The store does not hold it.
+        """
+        kept = self.cached_blob(name)
+        return await self.read(lambda tx: tx.get_blob(name)) if kept is None else kept
+
     def subscribe(self, endpoints: Sequence[Endpoint], wake: Callable[[str, str], None]) -> None:
         """Write down what webhooks are told, in the transactions that this object runs from now on.
 

@@ -107,7 +107,7 @@ class Assemble:
         """What MCP servers offer this turn, and its name for the turn's context, by which every later step goes."""
         if not any(map(is_mcp, agent.tools)):
             return EMPTY, {}
-        catalogue = await current(self._runtime, agent)
+        catalogue = await current(self._runtime.mcp, agent)
         text = catalogue.dump()
         if self._offered.get(call.run) != text:
             await self._runtime.store.write(lambda tx: tx.put_blob(text))
@@ -117,7 +117,7 @@ class Assemble:
     def _tool_tokens(self, agent: Agent, catalogue: Catalogue) -> int:
         key = agent.tools, catalogue.dump() if catalogue.tools else b""
         if key not in self._sizes:
-            specs = tool_specs(self._runtime, agent, catalogue) if agent.tools else ""
+            specs = tool_specs(self._runtime.registry, self._runtime.mcp, agent, catalogue) if agent.tools else ""
             self._sizes[key] = estimate_tokens(specs)
         return self._sizes[key]
 

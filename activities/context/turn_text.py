@@ -9,7 +9,7 @@ from activities.observe.events import store_events
 from activities.runtime import ActivityCall, Runtime
 from activities.transcript import Transcript
 from loom_dsl.errors import UserError
-from loom_dsl.text.canonical import read_json
+from loom_dsl.text.canonical import read_json_or_text
 from loom_dsl.text.redaction import mask_known
 from loom_store.rows import Entry, NewEntry
 from loom_store.transaction import Transaction
@@ -46,7 +46,10 @@ class TurnText:
     def _message(self, tx: Transaction, entry: Entry) -> dict[str, Any]:
         text = tx.get_blob(entry.content_digest).decode("utf-8", "replace") if entry.content_digest else ""
         calls = [
-            {"name": call["function"]["name"], "arguments": self._shown(_parsed(call["function"]["arguments"]))}
+            {
+                "name": call["function"]["name"],
+                "arguments": self._shown(read_json_or_text(call["function"]["arguments"])),
+            }
             for call in entry.head.get("tool_calls", ())
         ]
         return {"role": entry.head.get("role", ""), "text": self._masked(text), "calls": calls}
@@ -76,10 +79,3 @@ class TurnText:
 def _append(tx: Transaction, call: ActivityCall, entry: NewEntry) -> int:
     store_events(tx, call)
     return tx.append_entries(call.session, call.key, [entry]).end
-
-
-def _parsed(arguments: str) -> Any:
-    try:
-        return read_json(arguments)
-    except ValueError:
-        return arguments

@@ -132,7 +132,7 @@ class Undo:
         """Take it back, once it is clear that it happened. Until then nothing is begun: that may be tried again."""
         told, result = None, None
         try:
-            secrets = secrets_of(self._runtime, one.facts, one.tool, one.arguments)
+            secrets = secrets_of(self._runtime.allowed, one.facts, one.tool, one.arguments)
             one = replace(one, arguments=one.arguments | secrets)
             happened, result = await self._happened(one)
             told = {"not_happened": NOT_THERE, "unknown": UNCLEAR}.get(happened)

@@ -128,7 +128,7 @@ class Model:
 
     async def _body(self, call: ActivityCall, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
-        system = (await self._runtime.content(context["system"])).decode()
+        system = (await self._runtime.store.content(context["system"])).decode()
         session = await self._runtime.conversation(call.job)
         messages = await self._transcript.messages(session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
@@ -144,14 +144,14 @@ class Model:
     async def _specs(self, facts: JobFacts, offered: str | None) -> str:
         key = facts.agent.tools, offered
         if key not in self._tool_specs:
-            catalogue = await catalogues.kept(self._runtime, offered)
-            self._tool_specs[key] = tool_specs(self._runtime, facts.agent, catalogue)
+            catalogue = await catalogues.kept(self._runtime.store, offered)
+            self._tool_specs[key] = tool_specs(self._runtime.registry, self._runtime.mcp, facts.agent, catalogue)
         return self._tool_specs[key]
 
     async def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
         kept = head[PRIVATE]
-        catalogue = await catalogues.kept(self._runtime, catalogues.catalogue_of(head))
-        tools = catalogues.tools_of(self._runtime, facts.agent, catalogue)
+        catalogue = await catalogues.kept(self._runtime.store, catalogues.catalogue_of(head))
+        tools = catalogues.tools_of(self._runtime.registry, self._runtime.mcp, facts.agent, catalogue)
         calls = await traits(end - 1, head.get("tool_calls", ()), tools, self._runtime.secrets)
         return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
 

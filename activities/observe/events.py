@@ -313,12 +313,13 @@ async def received_at(job: str, name: str, wanted: str) -> float | None:
     async for event in handle.fetch_history_events():
         if event.HasField("workflow_execution_signaled_event_attributes"):
             signal = event.workflow_execution_signaled_event_attributes
-            if signal.signal_name == name and _matches(signal.input.payloads, wanted):
+            if signal.signal_name == name and is_signal(signal.input.payloads, wanted):
                 return event.event_time.ToNanoseconds() / 1e9  # sent twice, the first time counts
     return None
 
 
-def _matches(payloads: Any, wanted: str) -> bool:
+def is_signal(payloads: Any, wanted: str) -> bool:
+    """Whether these payloads of a signal are the decision whose digest is wanted."""
     try:
         return len(payloads) == 1 and digest(canonical_json(json.loads(payloads[0].data))) == wanted
     except (ValueError, RecursionError):

@@ -7,23 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.runtime import ActivityCall, JobFacts
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import ApprovalUnwritten, PermissionDenied
 from loom_dsl.permissions.remembered import UNTRUSTED, Remembered
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.approvals import KeptRule
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 # What was remembered of approvals, as far as it counts: a rule is worth no more than the approval it comes from.
 
 
-async def remembered_here(runtime: Runtime, call: ActivityCall, policy: Approvals, *, signed: bool) -> list[Remembered]:
+async def remembered_here(store: Store, call: ActivityCall, policy: Approvals, *, signed: bool) -> list[Remembered]:
     """Give what approvers allowed for the rest of a job: what the workflow says, as far as the store has it.
 
     Args:
-        runtime: The worker's.
+        store: The worker's.
         call: The call that they may let run.
         policy: What an approval of it takes now.
         signed: Whether only a signed decision lets it run.
@@ -31,7 +32,7 @@ async def remembered_here(runtime: Runtime, call: ActivityCall, policy: Approval
     rules: list[str] = call.arguments["remembered"]
     if not rules:
         return []
-    rows = await runtime.store.read(lambda tx: tx.approvals(status="approved", job=call.job))
+    rows = await store.read(lambda tx: tx.approvals(status="approved", job=call.job))
     worth = [row for row in rows if row.get("remember") and is_worth(row, policy, signed)]
     return [
         Remembered(rule=rule, arguments=row["arguments_digest"], asked_by=frozenset(row["details"].get("asked_by", ())))
@@ -42,7 +43,7 @@ async def remembered_here(runtime: Runtime, call: ActivityCall, policy: Approval
 
 
 async def kept_rules(
-    runtime: Runtime, facts: JobFacts, policy: Approvals, arguments: str, *, signed: bool
+    store: Store, facts: JobFacts, policy: Approvals, arguments: str, *, signed: bool
 ) -> list[Remembered]:
     """Give the rules that approvers kept for this agent's jobs here. Looked up each time: they may be taken back.
 
@@ -50,7 +51,7 @@ async def kept_rules(
     after untrusted content: an earlier job knows nothing of what this one has read.
 
     Args:
-        runtime: The worker's.
+        store: The worker's.
         facts: The job.
         policy: What an approval takes now.
         arguments: Digest of the call's.
@@ -65,7 +66,7 @@ async def kept_rules(
             return kept
         return [rule for rule in kept if is_worth(tx.approval(rule.approval), policy, signed)]
 
-    kept = await runtime.store.read(look)
+    kept = await store.read(look)
     return [
         Remembered(rule=rule.rule, arguments=rule.arguments or "", asked_by=frozenset(rule.asked_by) - {UNTRUSTED})
         for rule in kept
@@ -98,7 +99,7 @@ _CHOICES = {"approved": "approve", "edited": "edit"}
 
 
 async def check_approved(
-    runtime: Runtime,
+    store: Store,
     call: ActivityCall,
     policy: Approvals,
     name: str,
@@ -109,7 +110,7 @@ async def check_approved(
     """Make sure that this very call was approved, as the store has it, by so many people as it needs.
 
     Args:
-        runtime: The worker's.
+        store: The worker's.
         call: The call.
         policy: What an approval of it takes.
         name: Digest of its arguments.
@@ -121,16 +122,16 @@ async def check_approved(
         ApprovalUnwritten: No decision is written down; another attempt may find one.
     """
     if call.batches:
-        await runtime.store.write(lambda tx: store_events(tx, call))
+        await store.write(lambda tx: store_events(tx, call))
     until = time.monotonic() + patience
     while True:
-        rows = await runtime.store.read(lambda tx: _rows(tx, call))
+        rows = await store.read(lambda tx: _rows(tx, call))
         let = [row for row in rows if _lets_run(row, name, policy)]
         enough = [row for row in let if row["status"] == "expired" or is_worth(row, policy, signed=False)]
         if let and not enough:
             raise PermissionDenied("this call needs more than the approval that it has")
         if enough and signed:
-            await _check_signed(runtime, call, policy, enough)
+            await _check_signed(store, call, policy, enough)
         if enough:
             return
         if rows and all(row["status"] != "pending" for row in rows):
@@ -145,9 +146,9 @@ def mark_of(decision: Decision) -> str:
     return canonical_json([decision.approval_id, decision.choice, decision.by])
 
 
-async def _check_signed(runtime: Runtime, call: ActivityCall, policy: Approvals, rows: list[dict[str, Any]]) -> None:
+async def _check_signed(store: Store, call: ActivityCall, policy: Approvals, rows: list[dict[str, Any]]) -> None:
     """Refuse what a worker has verified no signatures for, whatever became of it on the way."""
-    held = [json.loads(mark) for mark in await runtime.store.read(lambda tx: tx.marks(call.job, "signed"))]
+    held = [json.loads(mark) for mark in await store.read(lambda tx: tx.marks(call.job, "signed"))]
     for row in rows:
         choice = _CHOICES.get(row["status"])
         people = {by for approval, chosen, by in held if (approval, chosen) == (row["id"], choice)}

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import ActivityCall, JobFacts
+from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.tool_calls.call_policy import CallPolicy
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import LoomError
 from loom_dsl.permissions.combine import unanswered
@@ -21,10 +22,6 @@ from loom_dsl.tools.context import Preview, ToolContext
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_tools.running import ANSWER_SECONDS, ask, beside, describe
 from loom_tools.user_code import Code, Raised, as_preview, as_text
-
-if TYPE_CHECKING:
-    from activities.tool_calls.evaluator import CallEvaluator
-
 
 # What a tool's author wrote for the people who are asked about its calls: a summary, and a preview.
 
@@ -83,11 +80,13 @@ class Asked:
     policy: Approvals
 
 
-async def request_of(calls: "CallEvaluator", call: ActivityCall, facts: JobFacts, asked: Asked) -> dict[str, Any]:
+async def request_of(
+    means: CallMeans, judge: CallPolicy, call: ActivityCall, facts: JobFacts, asked: Asked
+) -> dict[str, Any]:
     """Write the request, with its contents in the store."""
     tool, arguments, verdict = asked.tool, asked.arguments, asked.verdict
-    text, secrets = canonical_json(arguments), calls.runtime.secrets
-    traits = await beside(arguments, calls.traits, call, facts, tool, arguments)
+    text, secrets = canonical_json(arguments), means.secrets
+    traits = await beside(arguments, judge.traits, call, facts, tool, arguments)
     summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
     request: dict[str, Any] = {
         "tool": tool.name,
@@ -103,9 +102,9 @@ async def request_of(calls: "CallEvaluator", call: ActivityCall, facts: JobFacts
     }
     if said := unanswered(asked.policy, facts.agent.approvals, verdict):
         request["unanswered"] = said
-    if roles := calls.roles:
+    if roles := judge.roles:
         request["deciders"] = who_may_decide(roles, tool.risk)
-    if calls.is_signed(call, facts, tool):
+    if judge.is_signed(call, facts, tool):
         request["signed"] = True
     # With the schema, so that who edits the arguments is told at once what does not fit.
     schema = canonical_json(tool.parameters).encode(errors="replace")
@@ -113,7 +112,7 @@ async def request_of(calls: "CallEvaluator", call: ActivityCall, facts: JobFacts
     if preview := await preview_of(tool, arguments, facts.workdir, call):
         kept["preview"] = redact(preview, secrets).encode()
         request |= {"state": preview.state} if preview.state else {}
-    store = calls.runtime.store
+    store = means.store
     return request | await store.write(lambda tx: {name: tx.put_blob(kept[name]) for name in kept})
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, Runtime, is_node_call
+from activities.runtime import ActivityCall, CallMeans, is_node_call
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.effects import effect_key, outcome_of
-from activities.tool_calls.evaluator import CallEvaluator
 from activities.tool_calls.hooks import Hooks, hooked
 from activities.tool_calls.node import for_graph, reads_on
 from activities.tool_calls.outcomes import failed, message_of
@@ -41,9 +41,9 @@ NOT_ASKED = f"{KEPT_BACK}the hook that looks at results was not asked"
 class Format:
     """The activity ``loom.tool.format``."""
 
-    def __init__(self, runtime: Runtime, calls: CallEvaluator) -> None:
-        self._runtime = runtime
-        self._hooks = Hooks(runtime, calls)
+    def __init__(self, means: CallMeans, reader: CallReader) -> None:
+        self._means = means
+        self._hooks = Hooks(means, reader)
 
     @activity.defn(name="loom.tool.format")
     @hooked("format")
@@ -53,25 +53,25 @@ class Format:
         item = call.arguments["call"]
         more, outside, looked_at = False, is_untrusted(item["name"]), True
         with contextlib.suppress(LoomError):  # which a stage before this one has told: the tool gave nothing
-            facts = await self._runtime.facts(call.job)
+            facts = await self._means.facts(call.job)
             looked_at = "after_execute" in facts.agent.hooks
             more = reads_on(facts, item)
-            outside = comes_from_outside(self._runtime, facts, item)
+            outside = comes_from_outside(self._means.registry, facts, item)
         outcome = call.arguments["outcome"]
         if outcome.get("code") in NO_END and "ms" not in outcome:
-            outcome = await self._runtime.store.write(lambda tx: _known(tx, call, outcome, looked_at=looked_at))
+            outcome = await self._means.store.write(lambda tx: _known(tx, call, outcome, looked_at=looked_at))
         if outcome.get("choice") == "respond":
             # What a person answers stands for the tool's output, so it is redacted before it is kept, like one.
-            answer = redact(outcome["message"], self._runtime.secrets).encode("utf-8", "replace")
-            outcome = {"ok": True, "output": await self._runtime.store.put_later(answer), "by": outcome.get("by", "")}
+            answer = redact(outcome["message"], self._means.secrets).encode("utf-8", "replace")
+            outcome = {"ok": True, "output": await self._means.store.put_later(answer), "by": outcome.get("by", "")}
         return await self._format(call, outcome, more, outside=outside)
 
     async def _format(
         self, call: ActivityCall, outcome: dict[str, Any], more: bool, *, outside: bool
     ) -> dict[str, Any]:
-        store, item = self._runtime.store, call.arguments["call"]
-        output = await self._runtime.content(outcome["output"]) if outcome.get("ok") else b""
-        message, text = message_of(outcome, output, self._runtime.secrets, reads_on=more)
+        store, item = self._means.store, call.arguments["call"]
+        output = await self._means.store.content(outcome["output"]) if outcome.get("ok") else b""
+        message, text = message_of(outcome, output, self._means.secrets, reads_on=more)
         data = text.encode("utf-8", "replace")
         made = {"id": item["id"], "status": message.status, "code": message.code, "content": digest(data)}
         # The policies of the calls after this one must know at once of what came from outside.

@@ -3,11 +3,12 @@
 import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.effects import effect_key, outcome_of
 from activities.tool_calls.outcomes import failed
 from loom_dsl.agent.messages import KEPT_BACK
@@ -16,7 +17,7 @@ from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.redaction import redact
 from loom_dsl.tools.hooks import HookAnswer, HookCall, misuse
 from loom_dsl.tools.secrets import refuse_secrets
-from loom_dsl.tools.tool import Arguments, Tool, validate_arguments
+from loom_dsl.tools.tool import validate_arguments
 from loom_tools.running import ask, describe
 from loom_tools.user_code import Code, Raised
 
@@ -25,27 +26,17 @@ Outcome = dict[str, Any]
 Work = Callable[..., Awaitable[Outcome]]
 
 
-class ToolsOfCalls(Protocol):
-    """What is asked for a call's tool and arguments."""
-
-    async def tool(self, facts: JobFacts, item: Any) -> Tool:
-        """Find the tool."""
-
-    async def arguments(self, call: ActivityCall, tool: Tool) -> Arguments:
-        """Give the validated arguments."""
-
-
 class Hooks:
     """The hooks of a worker's agents."""
 
-    def __init__(self, runtime: Runtime, calls: ToolsOfCalls) -> None:
-        self._runtime, self._calls = runtime, calls
+    def __init__(self, means: CallMeans, reader: CallReader) -> None:
+        self._means, self._reader = means, reader
 
     async def around(self, stage: str, envelope: dict[str, Any], work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Do a stage's work between its hooks. A hook that fails refuses the call."""
         call = ActivityCall.of(envelope)
         try:
-            facts = await self._runtime.facts(call.job)
+            facts = await self._means.facts(call.job)
         except LoomError:
             return await work()  # which tells it
         hooks: Mapping[str, str] = {str(point): reference for point, reference in facts.agent.hooks.items()}
@@ -66,7 +57,7 @@ class Hooks:
         """What an attempt before this one did counts, not what would be said now."""
         if stage != "execute":
             return None
-        return await self._runtime.store.write(lambda tx: outcome_of(tx, effect_key(call)))
+        return await self._means.store.write(lambda tx: outcome_of(tx, effect_key(call)))
 
     async def _asked(
         self, point: str, reference: str, call: ActivityCall, facts: JobFacts, outcome: Outcome
@@ -79,28 +70,28 @@ class Hooks:
             await self._note(point, reference, call, answer)
             if answer.deny:
                 ran = KEPT_BACK if point == "after_execute" else ""
-                raise PermissionDenied(redact(f"{ran}{answer.deny}", self._runtime.secrets))
+                raise PermissionDenied(redact(f"{ran}{answer.deny}", self._means.secrets))
             return await self._changed(asked, answer, call, facts, outcome)
         except StepDied:
             raise
         except LoomError as error:
             if point.endswith("_format"):
-                activity.logger.error("%s", redact(error.message, self._runtime.secrets))
+                activity.logger.error("%s", redact(error.message, self._means.secrets))
                 return None  # the result is told, whatever a hook thinks of it
             return {"decision": "deny", **failed(error)} if point.endswith("_authorize") else failed(error)
 
     async def _described(self, point: Any, call: ActivityCall, facts: JobFacts, outcome: Outcome) -> HookCall:
         item, arguments, output = call.arguments["call"], {}, None
         if point == "after_validate" and outcome.get("ok") and outcome.get("arguments"):
-            text = await self._runtime.store.read(lambda tx: tx.get_blob(outcome["arguments"]))
+            text = await self._means.store.read(lambda tx: tx.get_blob(outcome["arguments"]))
             arguments = json.loads(text)
         elif point not in ("before_discover", "after_discover", "before_validate") and outcome.get("ok", True):
             try:
-                arguments = await self._calls.arguments(call, await self._calls.tool(facts, item))
+                arguments = await self._reader.arguments(call, await self._reader.tool(facts, item))
             except ToolError:
                 arguments = {}  # the call failed before it had any
         if point == "after_execute" and outcome.get("ok"):
-            output = (await self._runtime.store.read(lambda tx: tx.get_blob(outcome["output"]))).decode()
+            output = (await self._means.store.read(lambda tx: tx.get_blob(outcome["output"]))).decode()
         return HookCall(
             point=point,
             tool=item["name"],
@@ -114,7 +105,7 @@ class Hooks:
         )
 
     async def _answer(self, reference: str, asked: HookCall) -> HookAnswer:
-        function = self._runtime.registry.function(reference)
+        function = self._means.registry.function(reference)
         try:
             answer = await ask(function, asked, code=Code((reference,)).given(asked))
         except Raised as raised:
@@ -131,16 +122,16 @@ class Hooks:
     async def _changed(
         self, asked: HookCall, answer: HookAnswer, call: ActivityCall, facts: JobFacts, outcome: Outcome
     ) -> Outcome | None:
-        secrets = self._runtime.secrets
+        secrets = self._means.secrets
         if answer.arguments is not None and outcome.get("ok"):
-            tool = await self._calls.tool(facts, call.arguments["call"])
+            tool = await self._reader.tool(facts, call.arguments["call"])
             arguments = validate_arguments(tool, answer.arguments)
             refuse_secrets(arguments, secrets)
             text = canonical_json(arguments).encode()
-            return {**outcome, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
+            return {**outcome, "arguments": await self._means.store.write(lambda tx: tx.put_blob(text))}
         if answer.output is not None and outcome.get("ok"):
             output = redact(answer.output, secrets).encode("utf-8", "replace")
-            return {**outcome, "output": await self._runtime.store.write(lambda tx: tx.put_blob(output))}
+            return {**outcome, "output": await self._means.store.write(lambda tx: tx.put_blob(output))}
         return None
 
     async def _note(self, point: str, reference: str, call: ActivityCall, answer: HookAnswer) -> None:
@@ -156,10 +147,10 @@ class Hooks:
             "point": point,
             "hook": reference,
             "did": did,
-            "note": redact(str(said), self._runtime.secrets)[:LONGEST_NOTE],
+            "note": redact(str(said), self._means.secrets)[:LONGEST_NOTE],
         }
         key = f"{call.turn}/{call.at}/{point}"
-        await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
+        await self._means.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
 
 def hooked(stage: str) -> Callable[[Work], Work]:

@@ -1,10 +1,9 @@
 """Where the content of a job comes from: found out from its session, and from marks of jobs above and below it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from activities.runtime import ActivityCall, Item, JobFacts, Runtime, is_node_call, offered
+from activities.runtime import ActivityCall, CallMeans, Item, JobFacts, is_node_call, offered
 from activities.transcript import Transcript
 from loom_dsl.agent.definition import call_name
 from loom_dsl.agent.messages import UNTRUSTED_TASK
@@ -14,50 +13,60 @@ from loom_dsl.graph.nodes import AgentNode, Subgraph
 from loom_dsl.permissions.roles import Roles
 from loom_dsl.permissions.traits import ToolTraits
 from loom_dsl.tools.mcp import is_mcp
+from loom_dsl.tools.tool import Arguments
 from loom_store.job_facts import sources_below
 from loom_store.transaction import Transaction
 from loom_store.transcript import NOTE, Message, rendered
+from loom_tools.registry import ToolRegistry
 
 
-async def untrusted_reason(
-    runtime: Runtime,
-    transcript: Transcript,
-    call: ActivityCall,
-    traits: ToolTraits,
-    arguments: Mapping[str, Any],
-    trusted: Sequence[str],
-    roles: Roles,
-) -> str:
-    """Say why a call must be looked at although rules allow it; empty: it need not be.
+class Provenance:
+    """Judges calls by where the content of their job comes from.
 
-    A node's call in a graph is the author's own, and a tool that only reads changes nothing. What an MCP server is
-    asked goes outside, whatever it says of itself.
+    Args:
+        means: The worker's: its store says what jobs below gave, its tools may say that they give what is from outside.
+        transcript: The conversations.
+        trusted: Tools whose results the deployment trusts.
+        roles: Those of the deployment.
     """
-    item = call.arguments["call"]
-    harmless = traits.read_only and traits.hosts is None and not is_mcp(traits.name)
-    if is_node_call(item) or harmless:
-        return ""
-    told = await transcript.messages(await runtime.conversation(call.job), item["e"])
-    below = await runtime.store.read(lambda tx: sources_below(tx, call.job))
-    declared = _declared(runtime, await runtime.facts(call.job))
-    if not below and not any(_named(told, declared)):
-        return ""
-    heard = _heard(told, trusted, speaks(roles), declared)
-    source = heard.source or first_untrusted(below, trusted)
-    missing = unnamed(traits, arguments, heard.words) if source else ""
-    if not missing:
-        return ""
-    return f"{traits.name} must be approved: what {source} gave was read before, and the user did not name {missing!r}"
+
+    def __init__(self, means: CallMeans, transcript: Transcript, trusted: Sequence[str], roles: Roles) -> None:
+        self._means, self._transcript, self._trusted, self._roles = means, transcript, trusted, roles
+
+    async def untrusted_reason(
+        self, call: ActivityCall, facts: JobFacts, traits: ToolTraits, arguments: Arguments
+    ) -> str:
+        """Say why a call must be looked at although rules allow it; empty: it need not be.
+
+        A node's call in a graph is the author's own, and a tool that only reads changes nothing. What an MCP server is
+        asked goes outside, whatever it says of itself.
+        """
+        item = call.arguments["call"]
+        harmless = traits.read_only and traits.hosts is None and not is_mcp(traits.name)
+        if is_node_call(item) or harmless:
+            return ""
+        told = await self._transcript.messages(await self._means.conversation(call.job), item["e"])
+        below = await self._means.store.read(lambda tx: sources_below(tx, call.job))
+        declared = _declared(self._means.registry, facts)
+        if not below and not any(_named(told, declared)):
+            return ""
+        heard = _heard(told, self._trusted, speaks(self._roles), declared)
+        source = heard.source or first_untrusted(below, self._trusted)
+        missing = unnamed(traits, arguments, heard.words) if source else ""
+        if not missing:
+            return ""
+        said = f"what {source} gave was read before, and the user did not name {missing!r}"
+        return f"{traits.name} must be approved: {said}"
 
 
-def comes_from_outside(runtime: Runtime, facts: JobFacts, item: Item) -> bool:
+def comes_from_outside(registry: ToolRegistry, facts: JobFacts, item: Item) -> bool:
     """Whether a call's tool is one whose results come from outside: by its name, or by what it declares.
 
     Raises:
         LoomError: This worker does not have the tool.
     """
     reference = offered(facts, item).get(item["name"]) or str(item["name"])
-    return is_untrusted(item["name"]) or (":" in reference and runtime.registry.resolve(reference).untrusted)
+    return is_untrusted(item["name"]) or (":" in reference and registry.resolve(reference).untrusted)
 
 
 def mark_untrusted(tx: Transaction, job: str, tool: str) -> None:
@@ -65,10 +74,10 @@ def mark_untrusted(tx: Transaction, job: str, tool: str) -> None:
     tx.mark(job, "untrusted", call_name(tool))
 
 
-def _declared(runtime: Runtime, facts: JobFacts) -> frozenset[str]:
+def _declared(registry: ToolRegistry, facts: JobFacts) -> frozenset[str]:
     """Name the agent's tools that say of themselves that their results come from outside."""
     own = [reference for reference in facts.agent.tools if ":" in reference]
-    return frozenset(call_name(reference) for reference in own if runtime.registry.resolve(reference).untrusted)
+    return frozenset(call_name(reference) for reference in own if registry.resolve(reference).untrusted)
 
 
 def inherited(tx: Transaction, call: ActivityCall, facts: JobFacts, *, agent: str = "", graph: str = "") -> Heard:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from activities.runtime import ActivityCall, Item, JobFacts, Runtime, is_node_call
+from activities.runtime import ActivityCall, Item, JobFacts, is_node_call
 from loom_dsl.agent.definition import takes_images
 from loom_dsl.errors import PermissionDenied, ToolError, ToolUnavailable
 from loom_dsl.text.canonical import canonical_json
@@ -14,36 +14,54 @@ from loom_dsl.tools.secret_references import secret_values
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.job_facts import runtime_data
 from loom_store.rows import Entry
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_store.transcript import PRIVATE
+from loom_tools.secrets import AllowedSecrets
 
 PRIVATE_HOSTS = "LOOM_PRIVATE_HOSTS"
 """Variable of the worker: addresses, as HOST:PORT, of private networks that `network_request` may ask."""
 _TODO = "todo"
 
 
-def services_of(runtime: Runtime, call: ActivityCall, facts: JobFacts) -> ToolServices:
+class Lender(Protocol):
+    """What of a worker is lent to tools."""
+
+    @property
+    def store(self) -> Store:
+        """Where outputs and the todo list are."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Names the private hosts that may be asked."""
+
+    @property
+    def allowed(self) -> AllowedSecrets:
+        """The secrets."""
+
+
+def services_of(lender: Lender, call: ActivityCall, facts: JobFacts) -> ToolServices:
     """Give what a call's tool may use. Its functions block, and are called in the tool's thread."""
-    named = re.split(r"[,\s]+", runtime.environment.get(PRIVATE_HOSTS, "").lower())
+    named = re.split(r"[,\s]+", lender.environment.get(PRIVATE_HOSTS, "").lower())
     agent = facts.agent
     return ToolServices(
-        secret=runtime.allowed.value,
-        output=lambda reference: runtime.store.read_sync(lambda tx: _output(tx, call.session, reference)),
-        todo=lambda: runtime.store.read_sync(lambda tx: todo_of(tx, call.session)),
-        runtime=lambda: runtime.store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
+        secret=lender.allowed.value,
+        output=lambda reference: lender.store.read_sync(lambda tx: _output(tx, call.session, reference)),
+        todo=lambda: lender.store.read_sync(lambda tx: todo_of(tx, call.session)),
+        runtime=lambda: lender.store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
         private_hosts=frozenset(filter(None, named)),
-        protected=(runtime.store.path,),
+        protected=(lender.store.path,),
         images=takes_images(agent.model) if agent.images is None else agent.images,
     )
 
 
 def secrets_of(
-    runtime: Runtime, facts: JobFacts, tool: Tool, arguments: Arguments, item: Item | None = None
+    allowed: AllowedSecrets, facts: JobFacts, tool: Tool, arguments: Arguments, item: Item | None = None
 ) -> dict[str, str]:
     """Give the values of the secrets that a call names where its tool takes them, by parameter.
 
     Args:
-        runtime: Lends them.
+        allowed: What this worker lends.
         facts: Of the job.
         tool: What is called.
         arguments: With references.
@@ -61,7 +79,7 @@ def secrets_of(
                 f"the secret {name[:64]!r} does not stand in this graph, whose nodes give no others to their tools; "
                 "write ${secret:NAME} itself in the node's `with`"
             )
-        return runtime.allowed.value(name)
+        return allowed.value(name)
 
     return secret_values(arguments, tool.secrets, value)
 
@@ -78,13 +96,13 @@ def _output(tx: Transaction, session: str, reference: str) -> str:
     return tx.get_blob(found.pop()).decode("utf-8", "replace")
 
 
-async def check_runtime(runtime: Runtime, call: ActivityCall, tool: Tool) -> None:
+async def check_runtime(store: Store, call: ActivityCall, tool: Tool) -> None:
     """Refuse a tool that needs runtime data in a run that has none.
 
     Raises:
         ToolUnavailable: It is one.
     """
-    if tool.requires_runtime and not await runtime.store.read(lambda tx: runtime_data(tx, call.job, call.session)):
+    if tool.requires_runtime and not await store.read(lambda tx: runtime_data(tx, call.job, call.session)):
         raise ToolUnavailable(f"the tool {tool.name} needs the run's runtime data, and this run has none")
 
 

@@ -6,9 +6,10 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.runtime import ActivityCall, CallMeans, JobFacts
 from activities.tool_calls.approval_request import Asked, in_expressions, request_of
-from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.call_policy import CallPolicy
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.hooks import Hooks, hooked
 from activities.tool_calls.outcomes import failed
 from activities.tool_calls.services import check_runtime
@@ -16,12 +17,13 @@ from loom_dsl.errors import LoomError, PermissionDenied, ToolValidationError
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.tools.secrets import refuse_secrets
 from loom_dsl.tools.tool import validate_arguments
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 
 # How often a tool may be called in a job.
 
 
-async def check_call_limit(runtime: Runtime, call: ActivityCall, facts: JobFacts) -> None:
+async def check_call_limit(store: Store, call: ActivityCall, facts: JobFacts) -> None:
     """Refuse a model's call beyond the agent's limit for its tool.
 
     Counted is what the model asked for in the order in which it did, whatever became of it, so that every attempt
@@ -34,7 +36,7 @@ async def check_call_limit(runtime: Runtime, call: ActivityCall, facts: JobFacts
     limit = facts.agent.limits.calls.get(item["name"])
     if limit is None or "e" not in item:
         return
-    number = await runtime.store.read(lambda tx: _number(tx, call, item))
+    number = await store.read(lambda tx: _number(tx, call, item))
     if number > limit:
         raise PermissionDenied(
             f"{item['name']} may be called {limit} time{'' if limit == 1 else 's'} in a job, and this is call {number}"
@@ -59,9 +61,9 @@ CUT = "your message was cut off at the limit of output tokens, so make the argum
 class Stages:
     """The stages that only look: each is an activity of its own, local by default."""
 
-    def __init__(self, runtime: Runtime, calls: CallEvaluator) -> None:
-        self._runtime, self._calls = runtime, calls
-        self._hooks = Hooks(runtime, calls)
+    def __init__(self, means: CallMeans, reader: CallReader, policy: CallPolicy) -> None:
+        self._means, self._reader, self._policy = means, reader, policy
+        self._hooks = Hooks(means, reader)
 
     @activity.defn(name="loom.tool.discover")
     @hooked("discover")
@@ -69,9 +71,9 @@ class Stages:
         """Find the tool and ask whether it is available, and may be called once more."""
         call = await self._begin(envelope)
         try:
-            facts = await self._runtime.facts(call.job)
-            await check_call_limit(self._runtime, call, facts)
-            await check_runtime(self._runtime, call, await self._calls.tool(facts, call.arguments["call"]))
+            facts = await self._means.facts(call.job)
+            await check_call_limit(self._means.store, call, facts)
+            await check_runtime(self._means.store, call, await self._reader.tool(facts, call.arguments["call"]))
         except LoomError as error:
             return failed(error)
         return {"ok": True}
@@ -83,31 +85,31 @@ class Stages:
         call = await self._begin(envelope)
         edited = call.arguments.get("edited")
         try:
-            tool = await self._calls.tool(await self._runtime.facts(call.job), call.arguments["call"])
-            raw = await self._calls.raw_arguments(call) if edited is None else edited
+            tool = await self._reader.tool(await self._means.facts(call.job), call.arguments["call"])
+            raw = await self._reader.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
-            masked = edited is None and await self._calls.was_masked(call)
-            refuse_secrets(arguments, self._runtime.secrets, masked=masked)
+            masked = edited is None and await self._reader.was_masked(call)
+            refuse_secrets(arguments, self._means.secrets, masked=masked)
         except ToolValidationError as error:
-            cut = edited is None and await self._calls.was_cut(call)
+            cut = edited is None and await self._reader.was_cut(call)
             return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
         except LoomError as error:
             return failed(error)
         if tool.read_only and edited is None:
             return {"ok": True, "arguments": None}
         text = canonical_json(arguments).encode()
-        return {"ok": True, "arguments": await self._runtime.store.write(lambda tx: tx.put_blob(text))}
+        return {"ok": True, "arguments": await self._means.store.write(lambda tx: tx.put_blob(text))}
 
     @activity.defn(name="loom.tool.authorize")
     @hooked("authorize")
     async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Decide by policy; where it asks, describe the call for a human."""
         call = await self._begin(envelope)
-        facts = await self._runtime.facts(call.job)
+        facts = await self._means.facts(call.job)
         try:
-            tool = await self._calls.tool(facts, call.arguments["call"])
-            arguments = await self._calls.arguments(call, tool)
-            verdict = await self._calls.verdict(call, facts, tool, arguments)
+            tool = await self._reader.tool(facts, call.arguments["call"])
+            arguments = await self._reader.arguments(call, tool)
+            verdict = await self._policy.verdict(call, facts, tool, arguments)
         except LoomError as error:
             return {"decision": "deny", **failed(error)}
         if verdict.decision == "deny":
@@ -115,10 +117,10 @@ class Stages:
         if verdict.decision == "allow":
             return {"decision": "allow", "rule": verdict.rule, "layer": verdict.layer}
         try:
-            policy = self._calls.approvals(call, facts, tool, verdict)
+            policy = self._policy.approvals(call, facts, tool, verdict)
         except LoomError as error:
             return {"decision": "deny", **failed(error)}
-        request = await request_of(self._calls, call, facts, Asked(tool, arguments, verdict, policy))
+        request = await request_of(self._means, self._policy, call, facts, Asked(tool, arguments, verdict, policy))
         return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
 
     @activity.defn(name="loom.tool.check_cancel")
@@ -126,7 +128,7 @@ class Stages:
     async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Look at the abort mark: a signal reaches the workflow only with its next task."""
         call = await self._begin(envelope)
-        mark = await self._runtime.store.read(lambda tx: tx.abort_requested(call.job))
+        mark = await self._means.store.read(lambda tx: tx.abort_requested(call.job))
         if mark is not None:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
@@ -134,5 +136,5 @@ class Stages:
     async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
         call = ActivityCall.of(envelope)
         if call.batches:
-            await self._runtime.store.write(lambda tx: store_events(tx, call))
+            await self._means.store.write(lambda tx: store_events(tx, call))
         return call

@@ -29,7 +29,7 @@ def server(settings: Settings, store: Kept) -> Iterator[Check]:
     if reason:
         yield Check(Status.FAIL, what, reason, "start one with `loom dev`, or set LOOM_ADDRESS to one that runs")
         return
-    from loom_client.connection import explain
+    from loom_store.server.access import explain
 
     try:
         yield from asyncio.run(_ask_server(settings, store, what))
@@ -59,8 +59,8 @@ async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]
     from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
     from temporalio.client import Client
 
-    from loom_client.connection import access_of
     from loom_client.server.namespace import look_up_namespace
+    from loom_store.server.access import access_of
 
     access = access_of(settings)
     async with asyncio.timeout(3 * PROBE_SECONDS):
@@ -177,9 +177,9 @@ async def _served(settings: Settings, store: str, names: Sequence[str]) -> _Hear
     from temporalio.client import Client
     from temporalio.service import RPCError
 
-    from loom_client.connection import access_of
     from loom_dsl.errors import ConfigurationError
     from loom_dsl.queues import job_queue, webhook_queue
+    from loom_store.server.access import access_of
 
     try:
         async with asyncio.timeout(3 * PROBE_SECONDS):

@@ -459,10 +459,11 @@ async def _compared(loom: Loom, runtime: Runtime, plan: Plan, case: ScenarioCase
         return Compared(case.name, (f"it has not ended in {PATIENCE:g} s on the server",))
     except LoomError as error:
         return Compared(case.name, (error.message,))
-    return Compared(case.name, tuple(_different(in_memory(played), found)))
+    return Compared(case.name, tuple(differences(in_memory(played), found)))
 
 
-def _different(memory: Mapping[str, Any], server: Mapping[str, Any]) -> Iterator[str]:
+def differences(memory: Mapping[str, Any], server: Mapping[str, Any]) -> Iterator[str]:
+    """Say in what a case ended otherwise on the server than in memory."""
     for what in ("status", "code", "result"):
         if memory[what] != server[what]:
             yield f"{what}: in memory {canonical_json(memory[what])}, on the server {canonical_json(server[what])}"

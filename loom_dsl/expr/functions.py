@@ -82,7 +82,7 @@ def _merge(scope: Scope, *values: Any) -> dict[str, Any]:
 # -- text ----------------------------------------------------------------------------------------------
 
 _SPACES = " \t\n\v\f\r\x1c\x1d\x1e\x1f"
-_ALL_SPACES = f"{_SPACES}\x85\xa0\u1680{''.join(map(chr, range(0x2000, 0x200B)))}\u2028\u2029\u202f\u205f\u3000"
+ALL_SPACES = f"{_SPACES}\x85\xa0\u1680{''.join(map(chr, range(0x2000, 0x200B)))}\u2028\u2029\u202f\u205f\u3000"
 """What stands between words: all that Python takes for space."""
 
 
@@ -105,7 +105,7 @@ def _cased(change: Callable[[str], str]) -> Callable[[Scope, Any], str]:
 def _split(scope: Scope, value: Any, part: Any = None) -> list[str]:
     if part is None:
         scope.burn(1 + built(len(_need(value, str))))
-        scope.burn(2 * sum(map(value.count, _SPACES if value.isascii() else _ALL_SPACES)))
+        scope.burn(2 * sum(map(value.count, _SPACES if value.isascii() else ALL_SPACES)))
         return list(value.split())
     separator = _need(part, str) or " "
     scope.burn(2 * _need(value, str).count(separator) + built(len(value)))

@@ -39,6 +39,14 @@ def read_json(text: str | bytes, **how: Any) -> Json:
     return value
 
 
+def read_json_or_text(text: str) -> Any:
+    """Read JSON; what is none, or is nested too deep, is the text itself."""
+    try:
+        return read_json(text)
+    except ValueError:
+        return text
+
+
 def _is_deep(value: Json) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MOST_NESTING + 1):

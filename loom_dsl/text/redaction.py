@@ -344,7 +344,7 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
     for kind, pattern in SHAPES:
         if pattern.search(text):  # else the text need not be taken apart at its masks, which may be many
             text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
-    return _outside_masks(text, _mask_named)
+    return _outside_masks(text, mask_named)
 
 
 def contains_secret(text: str, known: Mapping[str, str] | None = None) -> bool:
@@ -417,7 +417,7 @@ def _cover(kind: str, found: re.Match[str]) -> str:
     return f"{whole[: start - base]}[redacted:{kind}]{whole[end - base :]}"
 
 
-def _cover_named(found: re.Match[str]) -> str:
+def cover_named(found: re.Match[str]) -> str:
     """Replace the value beside a telling name, unless it plainly is none."""
     group = found.lastgroup or "bare"
     name = found[0][: found.start(group) - found.start()]
@@ -426,11 +426,11 @@ def _cover_named(found: re.Match[str]) -> str:
     return _cover("named", found)
 
 
-def _mask_named(text: str) -> str:
+def mask_named(text: str) -> str:
     """Mask what stands beside a telling name, line by line: most lines have none, and are seen through quickly."""
     if not _may_tell(text):
         return text
-    return "\n".join(NAMED.sub(_cover_named, line) if _may_tell(line) else line for line in text.split("\n"))
+    return "\n".join(NAMED.sub(cover_named, line) if _may_tell(line) else line for line in text.split("\n"))
 
 
 def _may_tell(text: str) -> bool:

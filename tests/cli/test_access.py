@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from loom_client.connection import access_of, speaks_tls
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError
+from loom_store.server.access import access_of, speaks_tls
 from tests.cli.conftest import House, Said, served
 from tests.support.waiting import until
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.cli.conftest import LOOM, SCRIPTS, House, models_served, served
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.server
+WORKER = str(Path(__file__).parents[2] / "worker.py")
 
 
 class Dev:
@@ -196,3 +198,45 @@ def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: H
         # Temporal's own part may warn, on a busy machine, of what it was told to stop.
         said = [line for line in err.splitlines() if " WARN " not in line]
         assert (process.returncode, said) == (0, ["worker stopped"])
+
+
+def test_worker_py_alone_does_the_work_of_jobs_with_the_settings_of_the_environment(house: House) -> None:
+    environment = house.environment(LOOM_TASK_QUEUE="another", LOOM_GRACE="1")
+    with subprocess.Popen(
+        [sys.executable, WORKER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=house.folder,
+        text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            assert ready.startswith(f"worker ready: queue another, namespace default at {house.address}")
+            ended = house.loom("run", house.agent("calm"), "x", LOOM_TASK_QUEUE="another")
+            assert ended.code == 0, ended
+        finally:
+            process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, "Traceback" in err) == (0, False), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (["--tools", "mine"], {}, "takes no options"),
+        ([], {"LOOM_ADDRESS": "nowhere"}, "write HOST:PORT"),
+        ([], {"LOOM_ADDRESS": "127.0.0.1:1"}, "no Temporal server answers at 127.0.0.1:1"),
+        ([], {"LOOM_GRACE": "soon"}, "the environment's LOOM_GRACE cannot be used"),
+        ([], {"LOOM_MCP": "missing.yaml"}, "missing.yaml"),
+    ],
+    ids=["options", "address", "no server", "grace", "file"],
+)
+def test_worker_py_says_in_a_line_what_is_wrong_with_its_settings(
+    house: House, arguments: list[str], variables: dict[str, str], said: str
+) -> None:
+    environment = house.environment(**variables)
+    done = subprocess.run(
+        [sys.executable, WORKER, *arguments], capture_output=True, env=environment, cwd=house.folder, text=True,
+        timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_cli.dev.server import DevServer
-from loom_cli.project.scenarios_on_server import _different
+from loom_cli.project.scenarios_on_server import differences
 from tests.cli.test_project import Command, loom, written
 
 __all__ = ["loom"]
@@ -155,8 +155,8 @@ def test_a_server_needs_a_scenario_and_must_be_there(loom: Command, tmp_path: Pa
 def test_what_differs_on_the_server_is_told_by_branch() -> None:
     memory = {"status": "completed", "code": "", "result": 7, "trace": {"main": [("a#1", "done")]}}
     server = {"status": "failed", "code": "busy", "result": None, "trace": {"main": [("a#1", "busy")], "b#1[0]": []}}
-    assert list(_different(memory, memory)) == []
-    assert list(_different(memory, server)) == [
+    assert list(differences(memory, memory)) == []
+    assert list(differences(memory, server)) == [
         'status: in memory "completed", on the server "failed"',
         'code: in memory "", on the server "busy"',
         "result: in memory 7, on the server null",

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.context.assemble import Assemble, system_message
 from activities.runtime import ActivityCall, Runtime
-from activities.tool_calls.evaluator import CallEvaluator
+from activities.tool_calls.call_reader import CallReader
 from activities.transcript import Transcript
 from loom_dsl.agent.definition import Agent
 from loom_dsl.graph.compiler import compile_agent
@@ -60,7 +60,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
 
 async def test_a_job_under_a_pruned_name_is_served_as_itself(runtime: Runtime, tmp_path: Path) -> None:
     store, transcript = runtime.store, Transcript(runtime.store)
-    calls, assemble = CallEvaluator(runtime, transcript), Assemble(runtime, transcript)
+    calls, assemble = CallReader(runtime, transcript), Assemble(runtime, transcript)
     for task in ("the old task", "the new task"):
         agent = Agent(name="tester", model="m", instructions=f"You do {task}.", tools=("read_file",))
         await store.write(partial(written, agent=agent, task=task, tools=("read_file",), workdir=tmp_path))

@@ -19,8 +19,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.context.assemble import system_message
 from activities.model.llm import Llm
 from activities.runtime import Conversation, JobFacts, Runtime
+from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.effects import outcome_of
-from activities.tool_calls.evaluator import CallEvaluator
 from activities.tool_calls.execute import Execute
 from activities.tool_calls.format import Format
 from activities.transcript import Transcript
@@ -37,6 +37,7 @@ from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
+from tests.support.call_parts import parts_of_a_call
 from tests.support.waiting import PATIENCE, eventually
 
 KEY = "job/0/c1"
@@ -66,7 +67,7 @@ async def test_a_tool_that_went_away_between_two_attempts_hides_no_effect(
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         kept = begin(store, status)
-        answer = await Execute(runtime, CallEvaluator(runtime, Transcript(store))).execute(ENVELOPE)
+        answer = await Execute(runtime, *parts_of_a_call(runtime)).execute(ENVELOPE)
     assert answer.get("code") == code
     assert answer.get("output") == (kept if status == "settled" else None)
 
@@ -91,9 +92,7 @@ async def test_a_call_of_which_every_attempt_was_lost_is_told_as_the_ledger_know
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         begin(store, status)
-        told = await Format(runtime, CallEvaluator(runtime, Transcript(store))).format(
-            {"at": "format#1", "with": given}
-        )
+        told = await Format(runtime, CallReader(runtime, Transcript(store))).format({"at": "format#1", "with": given})
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert re.match(words.replace("(", r"\(").replace(")", r"\)"), text, re.DOTALL), text
 
@@ -113,9 +112,7 @@ async def test_what_ended_the_stage_and_not_the_tool_hides_no_effect(
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
         runtime._facts["job", "run"] = FACTS
         begin(store, status)
-        told = await Format(runtime, CallEvaluator(runtime, Transcript(store))).format(
-            {"at": "format#1", "with": given}
-        )
+        told = await Format(runtime, CallReader(runtime, Transcript(store))).format({"at": "format#1", "with": given})
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert text.startswith(words.format(code=code)), text
 
@@ -153,7 +150,7 @@ def calling_of(one: Tool, store: Store) -> tuple[Execute, dict[str, Any]]:
     runtime._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
     given = {"call": {**ENVELOPE["with"]["call"], "name": name}, "arguments": arguments, "remembered": []}
-    return Execute(runtime, CallEvaluator(runtime, Transcript(store))), {"at": "execute#1", "with": given}
+    return Execute(runtime, *parts_of_a_call(runtime)), {"at": "execute#1", "with": given}
 
 
 async def lose(execute: Execute, argument: dict[str, Any], begun: threading.Event) -> None:
@@ -182,7 +179,7 @@ async def test_a_result_is_looked_at_also_where_the_second_attempt_would_have_be
         kept = store.write_sync(lambda tx: tx.put_blob(b"99"))
         store.write_sync(lambda tx: tx.settle_effect(KEY, "settled", kept))
         arguments = store.write_sync(lambda tx: tx.put_blob(b'{"expression": "600 + 66 + 666"}'))
-        execute = Execute(runtime, CallEvaluator(runtime, Transcript(store)))
+        execute = Execute(runtime, *parts_of_a_call(runtime))
         given = {"at": "execute#1", "with": {"call": call, "arguments": arguments, "remembered": []}}
         told = await environment.run(execute.execute, given)
     assert (told["ok"], told["message"]) == (False, "the tool ran, and its result is withheld: too large")

@@ -374,7 +374,7 @@ async def test_an_approval_of_another_call_is_none(store: Store, tmp_path: Path,
     )
     name = digest(canonical_json({"lines": 1}))
     with pytest.raises(StoreError, match="is not written down"):
-        await check_approved(desk.runtime, call, Approvals(), name, patience=0.1)
+        await check_approved(desk.runtime.store, call, Approvals(), name, patience=0.1)
 
 
 async def test_a_decision_that_is_being_written_down_is_waited_for(store: Store, tmp_path: Path) -> None:

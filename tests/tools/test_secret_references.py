@@ -15,9 +15,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.jobs.undo import Undo
 from activities.runtime import JobFacts, Runtime
-from activities.tool_calls.evaluator import CallEvaluator
 from activities.tool_calls.execute import Execute
-from activities.transcript import Transcript
 from loom_cli.dev.server import DevServer
 from loom_dsl.agent.definition import Agent
 from loom_dsl.documents.document import load_document
@@ -33,6 +31,7 @@ from tests.durability.reading import events, histories, of
 from tests.failures.bad_tools import KNOWN
 from tests.failures.stand import Stand, serving, standing
 from tests.support import secret_tools
+from tests.support.call_parts import parts_of_a_call
 from tests.support.secret_tools import GIVEN, REFERENCE, SEEN
 from tests.support.waiting import eventually
 from tests.tools.test_graph_activities import plan_of, write_job
@@ -259,7 +258,7 @@ def desk(store: Store, folder: Path, name: str, status: str, lent: AllowedSecret
 
 async def test_finding_out_what_became_of_a_call_has_the_secret(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", LENT)
-    execute = Execute(made.runtime, CallEvaluator(made.runtime, Transcript(store)))
+    execute = Execute(made.runtime, *parts_of_a_call(made.runtime))
     given = {"call": made.item, "arguments": made.arguments, "remembered": []}
     outcome = await made.run(execute.execute, given)
     assert GIVEN == [("find", "mine", KNOWN)]
@@ -268,7 +267,7 @@ async def test_finding_out_what_became_of_a_call_has_the_secret(store: Store, tm
 
 async def test_a_worker_that_does_not_lend_the_secret_begins_nothing(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", NO_SECRETS)
-    execute = Execute(made.runtime, CallEvaluator(made.runtime, Transcript(store)))
+    execute = Execute(made.runtime, *parts_of_a_call(made.runtime))
     given = {"call": {**made.item, "id": "other"}, "arguments": made.arguments, "remembered": []}
     outcome = await made.run(execute.execute, given)
     assert outcome["code"] == "permission_denied"

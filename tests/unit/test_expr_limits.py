@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.cost import fewest_steps
 from loom_dsl.expr.expression import compile_expression
-from loom_dsl.expr.functions import _ALL_SPACES, FUNCTIONS
+from loom_dsl.expr.functions import ALL_SPACES, FUNCTIONS
 from loom_dsl.expr.values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, Meter
 from loom_dsl.machine.kinds.maps import MOST_CHUNKED, MOST_ITEMS
 
@@ -166,10 +166,10 @@ def test_work_is_paid_for_before_it_is_done(source: str) -> None:
 
 
 def test_words_are_counted_by_every_space_that_python_knows() -> None:
-    assert all(character.isspace() for character in _ALL_SPACES)
+    assert all(character.isspace() for character in ALL_SPACES)
     for number in range(0x11000):
         if chr(number).isspace():
-            assert chr(number) in _ALL_SPACES
+            assert chr(number) in ALL_SPACES
 
 
 PARTS = st.sampled_from(["result", "nodes.b", "x", "1", "range(len(result))", "[1, 2]", "get(nodes, 'b')"])

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from activities.context.turn_text import _parsed
-from activities.observe.events import _matches
+from activities.observe.events import is_signal
 from activities.tool_calls.node import value_of
 from loom_cli.commands.approve.approve import arguments_of as edited_arguments
-from loom_cli.commands.run.start_graph import _json_or_text
 from loom_cli.project.policy import arguments_of as called_with
 from loom_cli.render.timeline import short_arguments
 from loom_dsl.errors import ToolValidationError, UserError
-from loom_dsl.text.canonical import MOST_NESTING, canonical_json, read_json
+from loom_dsl.text.canonical import MOST_NESTING, canonical_json, read_json, read_json_or_text
 from loom_dsl.tools.tool import tool, validate_arguments
 from tests.unit.test_command_work import steps_of
 
@@ -51,8 +49,8 @@ def test_deep_arguments_are_refused_with_what_is_wrong(text: str) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [short_arguments, _parsed, _json_or_text, lambda text: value_of(text, None)],
-    ids=["short_arguments", "turn_text", "graph input", "output"],
+    [short_arguments, read_json_or_text, lambda text: value_of(text, None)],
+    ids=["short_arguments", "turn_text and graph input", "output"],
 )
 @pytest.mark.parametrize("text", DEEP, ids=lambda text: f"{text[:5]} {len(text)}")
 def test_deep_text_is_shown_and_told_as_text(read: Callable[[str], object], text: str) -> None:
@@ -73,7 +71,7 @@ def test_deep_arguments_at_the_command_line_are_told_as_what_they_are(text: str,
 
 def test_a_strangers_deep_signal_is_not_the_one_that_is_looked_for() -> None:
     for text in DEEP:
-        assert not _matches([SimpleNamespace(data=text.encode())], "0" * 64)
+        assert not is_signal([SimpleNamespace(data=text.encode())], "0" * 64)
 
 
 def test_a_name_that_is_given_twice_among_many_is_found_in_linear_time() -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from loom_dsl.text.redaction import (
     NAMED,
     MaskedStream,
-    _cover_named,
-    _mask_named,
     contains_secret,
+    cover_named,
     cut_middle,
     mask_known,
+    mask_named,
     redact,
 )
 
@@ -331,7 +331,7 @@ LINES = st.lists(st.one_of(PIECES, ODD), max_size=14)
 
 @given(LINES.map("".join))
 def test_looking_line_by_line_misses_nothing(text: str) -> None:
-    assert _mask_named(text) == NAMED.sub(_cover_named, text)
+    assert mask_named(text) == NAMED.sub(cover_named, text)
 
 
 @given(st.lists(PIECES, max_size=14).map("".join))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded, say
-from loom_cli.options import Address, By, Json, Namespace, Place, Sign, StorePath, TaskQueue, settings_of, who
+from loom_cli.options import By, ConnectionOptions, Json, Sign, connection_options, who
 
 if TYPE_CHECKING:
     from loom_store.store import Store
@@ -43,21 +43,21 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def approvals(
     names: Shown = None,
     job: Annotated[str | None, typer.Option(help="Only those of this job and those below it.", metavar="JOB")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that are decided.")] = False,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """List approvals, or show all of those that are named."""
     from loom_cli.commands.approve.display import show_approvals
     from loom_cli.commands.approve.find import named, waiting
     from loom_cli.opening import existing_store, find_job
 
-    settings = settings_of(address, namespace, store=store)
+    settings = connection.settings()
     with existing_store(settings) as opened_store:
         if names:
             return await show_named(opened_store, await named(opened_store, settings, names), as_json)
@@ -87,6 +87,7 @@ async def show_named(store: "Store", rows: list[dict[str, Any]], as_json: bool) 
 
 
 @guarded
+@connection_options()
 async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     names: Names = None,
     remember: Annotated[
@@ -103,10 +104,8 @@ async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     message: Annotated[str, typer.Option(help="A note that is kept with the decision.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, when no approval is named.")] = False,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Approve."""
     from loom_dsl.errors import UserError
@@ -125,29 +124,28 @@ async def approve(  # noqa: PLR0913, PLR0917 - each is an option of the command
             "--edit and --choice do not go together: --edit is the choice to run the tool with other arguments"
         )
     answer = "edit" if edit is not None else choice or "approve"
-    return await decide_one((address, namespace, task_queue, store), names or [], answer, fields, as_json, yes)
+    return await decide_one(connection, names or [], answer, fields, as_json, yes)
 
 
 @guarded
-async def reject(  # noqa: PLR0913, PLR0917 - the options of a command
+@connection_options()
+async def reject(
     names: Names = None,
     reason: Annotated[str, typer.Option(help="Why; the agent reads it.")] = "",
     by: By = "",
     sign: Sign = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="As for approve; a rejection never asks first.")] = True,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Reject."""
     fields = {"message": reason, **who(by, sign)}
-    return await decide_one((address, namespace, task_queue, store), names or [], "reject", fields, as_json, yes)
+    return await decide_one(connection, names or [], "reject", fields, as_json, yes)
 
 
 async def decide_one(
-    place: Place,
+    connection: ConnectionOptions,
     names: list[str],
     choice: str,
     fields: dict[str, Any],
@@ -161,7 +159,7 @@ async def decide_one(
     from loom_cli.opening import existing_store, opened
     from loom_client.approvals import check_edit
 
-    settings, edited = settings_of(*place), fields.get("edited_arguments")
+    settings, edited = connection.settings(), fields.get("edited_arguments")
     with existing_store(settings) as opened_store:
         row, named = await chosen(opened_store, settings, names)
         if edited is not None:

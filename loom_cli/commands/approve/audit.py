@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded, say
-from loom_cli.options import Json, Keys, StorePath, named_by, settings_of
+from loom_cli.options import ConnectionOptions, Json, Keys, connection_options, named_by
 
 
 def register(app: typer.Typer) -> None:
@@ -19,13 +19,15 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("store")
 async def verify(
     head: Annotated[
         str, typer.Option(help="A hash that was the last one; the trail must still have it.", metavar="HASH")
     ] = "",
     approver_keys: Keys = None,
     as_json: Json = False,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Verify."""
     from activities.jobs.signatures import keys_of
@@ -38,7 +40,7 @@ async def verify(
     if head and not is_digest(head):
         raise UserError(f"--head {head[:80]!r} is not a hash; give 64 hexadecimal digits, as this command prints them")
     keys = keys_of(approver_keys, {}, named_by("--approver-keys", approver_keys))
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         report = await opened_store.read(lambda tx: tx.verify_audit(head))
         entries = [] if keys is None else await opened_store.read(lambda tx: tx.audit_entries())
     signed = dict(evidence(entries, keys.read())) if keys is not None and not report.problem else {}
@@ -55,15 +57,17 @@ async def verify(
 
 
 @guarded
+@connection_options("store")
 async def export(
     job: Annotated[str | None, typer.Option(help="Only what concerns this job.", metavar="JOB")] = None,
     after: Annotated[int, typer.Option(min=0, help="Only entries after this number.", metavar="NUMBER")] = 0,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Export."""
     from loom_cli.opening import existing_store
 
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         entries = await opened_store.read(lambda tx: tx.audit_entries(job, after))
     for entry in entries:
         print(json.dumps(asdict(entry), ensure_ascii=False))

@@ -9,7 +9,7 @@ import typer
 
 from loom_cli.commands.approve.approve import REMEMBER, agreed, arguments_of, decide_one, done_line
 from loom_cli.errors import DONE, FAILED, guarded, say
-from loom_cli.options import Address, By, Json, Namespace, Sign, StorePath, TaskQueue, settings_of, who
+from loom_cli.options import By, ConnectionOptions, Json, Sign, connection_options, who
 from loom_client.settings import user_name
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options()
 async def decide(  # noqa: PLR0913, PLR0917 - each is an option of the command
     names: Names = None,
     approve: Annotated[bool, typer.Option("--approve", help="Let the call run.")] = False,
@@ -49,10 +50,8 @@ async def decide(  # noqa: PLR0913, PLR0917 - each is an option of the command
     sign: Sign = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Decide."""
     from loom_dsl.errors import UserError
@@ -75,16 +74,15 @@ async def decide(  # noqa: PLR0913, PLR0917 - each is an option of the command
     if edit is not None:
         fields["edited_arguments"] = arguments_of(edit)
     word = choice or chosen[0]
-    place = (address, namespace, task_queue, store)
     given_names = names or []
     single = len(given_names) < 2 or (len(given_names) == 2 and not given_names[0].startswith("ap_"))
     if single and not every:
-        return await _one(place, given_names, word, fields, digest, as_json, yes or word == "reject")
-    return await _many(settings_of(*place), given_names, every, word, fields, digest, as_json, yes)
+        return await _one(connection, given_names, word, fields, digest, as_json, yes or word == "reject")
+    return await _many(connection.settings(), given_names, every, word, fields, digest, as_json, yes)
 
 
 async def _one(
-    place: tuple[str | None, ...],
+    connection: ConnectionOptions,
     names: list[str],
     choice: str,
     fields: dict[str, Any],
@@ -94,7 +92,7 @@ async def _one(
 ) -> int:
     if digest:
         fields = {**fields, "digest": digest}
-    return await decide_one((place[0], place[1], place[2], place[3]), names, choice, fields, as_json, yes)
+    return await decide_one(connection, names, choice, fields, as_json, yes)
 
 
 async def _many(
@@ -146,19 +144,21 @@ async def _many(
 
 
 @guarded
+@connection_options("store")
 async def rules(
     revoke: Annotated[int | None, typer.Option(help="Take this rule back; calls ask again.", metavar="NUMBER")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that were taken back.")] = False,
     by: By = "",
     as_json: Json = False,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """List or revoke rules."""
     from loom_cli.commands.show.tables import show_rules
     from loom_cli.opening import existing_store
     from loom_dsl.errors import NotFoundError
 
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         if revoke is not None:
             name = by or user_name()
             if not await opened_store.write(lambda tx: tx.revoke_rule(revoke, name)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded, guarded_plain
-from loom_cli.options import Address, Json, Namespace, StorePath, TaskQueue, settings_of
+from loom_cli.options import ConnectionOptions, Json, connection_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options()
 async def graph(
     target: Annotated[
         str | None,
@@ -48,10 +49,8 @@ async def graph(
         str | None, typer.Option(help="Draw the graph of this job: visits, and where its tokens are.", metavar="JOB")
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Draw what is behind tool nodes, too.")] = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Draw a graph."""
     from loom_cli.project.files import ANY_MODEL, plan_of
@@ -64,7 +63,7 @@ async def graph(
         raise UserError("give the file of a graph, or --job and a job's id")
     overlay = None
     if job is not None:
-        plan, overlay = await _of_job(settings_of(address, namespace, task_queue, store), job)
+        plan, overlay = await _of_job(connection.settings(), job)
     else:
         plan = plan_of(target or "", os.environ, ANY_MODEL)
     _show(plan, chosen, whole, overlay)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_cli.errors import DONE, FAILED, MISTAKE, guarded_plain
-from loom_cli.options import Address, Json, Namespace, StorePath, TaskQueue, Tools, settings_of
+from loom_cli.options import ConnectionOptions, Json, Tools, connection_options
 
 if TYPE_CHECKING:
     from loom_cli.doctor.check import Check
@@ -82,12 +82,13 @@ def _print_findings(paper: "Paper", findings: "list[Diagnostic]") -> None:
         print(paper.styled(visible(str(found)), "red" if found.severity == "error" else "yellow"))
 
 
+@connection_options("store", "namespace")
 def prune(
     older_than: Annotated[str, typer.Option(help="Age of what goes, since the job ended.", metavar="AGE")] = "30d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
     compact: Annotated[bool, typer.Option("--compact", help="Give the room back to the disk, too.")] = False,
-    store: StorePath = None,
-    namespace: Namespace = None,
+    *,
+    connection: ConnectionOptions,
     json: Json = False,
 ) -> int:
     """Remove jobs that ended long ago from the store, and what only they used."""
@@ -100,7 +101,7 @@ def prune(
         age = parse_duration(older_than)
     except ValueError as error:
         raise UserError(f"--older-than {older_than}: {error}") from None
-    done = remove(settings_of(namespace=namespace, store=store).store_path(), age, dry_run=dry_run, compact=compact)
+    done = remove(connection.settings().store_path(), age, dry_run=dry_run, compact=compact)
     if json:
         _print_json({"store": str(done.store), "before": done.before.isoformat(), "dry_run": dry_run, **_fields(done)})
     else:
@@ -129,11 +130,10 @@ def _print_pruning(paper: "Paper", done: "Pruning", dry_run: bool) -> None:
         paper.line("  nothing was removed; leave --dry-run out to remove it", "dim", hang=2)
 
 
+@connection_options()
 def doctor(
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
     json: Json = False,
 ) -> int:
     """Look for what is missing or set up wrongly, and say how to mend it; 1 when Loom cannot work like this."""
@@ -141,7 +141,7 @@ def doctor(
     from loom_cli.doctor.check import Status
     from loom_cli.render.terminal import paper_for
 
-    settings = settings_of(address, namespace, task_queue, store)
+    settings = connection.settings()
     paper, checks = paper_for(), []
     for check in examine(settings):
         checks.append(check)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded_plain, say_findings
-from loom_cli.options import Address, Json, Namespace, settings_of
+from loom_cli.options import ConnectionOptions, Json, connection_options
 
 if TYPE_CHECKING:
     from loom_cli.project.scenarios import Prepared
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command("simulate")(guarded_plain(simulate))
 
 
+@connection_options("address", "namespace")
 def simulate(
     target: Annotated[
         str,
@@ -35,8 +36,8 @@ def simulate(
     server: Annotated[
         bool, typer.Option("--server", help="Run it on the Temporal server, too, and compare what came of it.")
     ] = False,
-    address: Address = None,
-    namespace: Namespace = None,
+    *,
+    connection: ConnectionOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what went on in cases that are ok.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -59,7 +60,7 @@ def simulate(
     played = play_scenario(prepared.plan, prepared.scenario)
     if not as_json:
         write_rehearsal(paper_for(), played, quiet=quiet)
-    compared = _on_server(prepared, settings_of(address, namespace)) if server else []
+    compared = _on_server(prepared, connection.settings()) if server else []
     if as_json:
         _print({**to_json(played), **({"server": [asdict(one) for one in compared]} if server else {})})
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loom_cli.errors import DONE, guarded
-from loom_cli.options import JobName, Json, Place, new_names, placed, settings_of
+from loom_cli.options import ConnectionOptions, JobName, Json, connection_options, new_names
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
-@placed
+@connection_options()
 async def migrate(
     job: JobName,
     to: Annotated[Path, typer.Option("--to", help="The file of the changed graph or agent.")],
@@ -27,7 +27,7 @@ async def migrate(
     ] = None,
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Move a job to another plan; what it has done stays done, and nothing that runs is begun again."""
     from loom_cli.project.files import plan_of
@@ -35,7 +35,7 @@ async def migrate(
 
     renamed = new_names(names)
     plan = plan_of(str(to), os.environ)
-    async with connect(settings_of(*place)) as loom:
+    async with connect(connection.settings()) as loom:
         answer = await (await loom.find(job)).migrate(plan, renamed)
     moved = answer["verdict"] == "recorded"
     if as_json:

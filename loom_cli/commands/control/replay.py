@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded
-from loom_cli.options import JobName, Json, StorePath, settings_of
+from loom_cli.options import ConnectionOptions, JobName, Json, connection_options
 
 if TYPE_CHECKING:
     from loom_dsl.graph.plan import Plan
@@ -24,11 +24,13 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("store")
 async def replay(
     job: JobName,
     agent: Annotated[Path | None, typer.Option(help="Under this file's agent.", metavar="FILE.yaml")] = None,
     as_json: Json = False,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Replay a job."""
     import asyncio
@@ -37,7 +39,7 @@ async def replay(
     from loom_client.recording import read_record
     from loom_dsl.simulation.replay import replay as go_through
 
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         row = await find_job(opened_store, job)
         record, plan = await opened_store.read(lambda tx: read_record(tx, row))
     if agent is not None:

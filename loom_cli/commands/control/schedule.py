@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, guarded, say
-from loom_cli.options import (
-    Address,
-    InputFile,
-    Json,
-    Namespace,
-    StorePath,
-    TaskQueue,
-    Tools,
-    Values,
-    Workdir,
-    settings_of,
-)
+from loom_cli.options import ConnectionOptions, InputFile, Json, Tools, Values, Workdir, connection_options
 
 if TYPE_CHECKING:
     from loom_client.start.schedules import Schedule
@@ -43,6 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options()
 async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
     name: Name,
     file: Annotated[Path, typer.Argument(help="The agent's file, or a graph's.", metavar="FILE.yaml")],
@@ -68,10 +58,8 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
     workdir: Workdir = None,
     tools: Tools = None,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Make a schedule."""
     from loom_cli.commands.run.start_agent import Request, load
@@ -92,7 +80,7 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
         what, options["task"] = load(Request(file, wanted, tools=tuple(tools or ())))
         options["turn"] = file.parent / what.turn if what.turn else None
     check_start(what.root if isinstance(what, Plan) else what.name)
-    async with opened(settings_of(address, namespace, task_queue, store), create=True) as loom:
+    async with opened(connection.settings(), create=True) as loom:
         made = await loom.schedules.create(name, what, **options)
         if as_json:
             print(json.dumps(_data(made)))
@@ -106,14 +94,17 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def list_all(
-    as_json: Json = False, address: Address = None, namespace: Namespace = None, store: StorePath = None
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """List schedules."""
     from loom_cli.commands.show.tables import show_table
     from loom_cli.opening import opened
 
-    async with opened(settings_of(address, namespace, None, store), create=True) as loom:
+    async with opened(connection.settings(), create=True) as loom:
         found = await loom.schedules.list()
     if as_json:
         for schedule in found:
@@ -125,65 +116,77 @@ async def list_all(
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def show(
-    name: Name, as_json: Json = False, address: Address = None, namespace: Namespace = None, store: StorePath = None
+    name: Name,
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Show a schedule."""
     from loom_cli.opening import opened
 
-    async with opened(settings_of(address, namespace, None, store), create=True) as loom:
+    async with opened(connection.settings(), create=True) as loom:
         found = await loom.schedules.show(name)
     print(json.dumps(_data(found)) if as_json else "\n".join(_lines(found)))
     return DONE
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def pause(
     name: Name,
     note: Note = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Pause."""
-    return await _act("pause", name, "is paused", as_json, (address, namespace, None, store), note)
+    return await _act("pause", name, "is paused", as_json, connection, note)
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def resume(
     name: Name,
     note: Note = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Resume."""
-    return await _act("resume", name, "fires again", as_json, (address, namespace, None, store), note)
+    return await _act("resume", name, "fires again", as_json, connection, note)
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def trigger(
-    name: Name, as_json: Json = False, address: Address = None, namespace: Namespace = None, store: StorePath = None
+    name: Name,
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Trigger."""
     said = "was told to fire now; its job comes in a moment"
-    return await _act("trigger", name, said, as_json, (address, namespace, None, store))
+    return await _act("trigger", name, said, as_json, connection)
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def delete(
-    name: Name, as_json: Json = False, address: Address = None, namespace: Namespace = None, store: StorePath = None
+    name: Name,
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Delete."""
-    return await _act("delete", name, "is gone; its jobs stay", as_json, (address, namespace, None, store))
+    return await _act("delete", name, "is gone; its jobs stay", as_json, connection)
 
 
-async def _act(what: str, name: str, done: str, as_json: bool, place: tuple[Any, ...], *more: str) -> int:
+async def _act(what: str, name: str, done: str, as_json: bool, connection: ConnectionOptions, *more: str) -> int:
     from loom_cli.opening import opened
 
-    async with opened(settings_of(*place), create=True) as loom:
+    async with opened(connection.settings(), create=True) as loom:
         await getattr(loom.schedules, what)(name, *more)
     print(json.dumps({"schedule": name, "done": what}) if as_json else f"schedule {name} {done}")
     return DONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, UNCLEAR, guarded, say
-from loom_cli.options import By, JobName, Json, Place, placed, settings_of
+from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
 from loom_client.settings import user_name
 
 if TYPE_CHECKING:
@@ -30,23 +30,23 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
-@placed
+@connection_options()
 async def pause(
     job: JobName,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Pause."""
     who = _allowed(by, "pause")
     done = f"job {job} is paused; go on with `loom resume {job}`"
-    return await _steer(place, job, lambda j: j.pause(who, reason), done, as_json)
+    return await _steer(connection, job, lambda j: j.pause(who, reason), done, as_json)
 
 
 @guarded
-@placed
+@connection_options()
 async def resume(
     job: Annotated[str | None, typer.Argument(help="The job's id.", metavar="[JOB]")] = None,
     every: Annotated[
@@ -58,7 +58,7 @@ async def resume(
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Resume."""
     from loom_dsl.errors import UserError
@@ -67,17 +67,17 @@ async def resume(
     if every is (job is not None):
         raise UserError("name a job, or write --all for every job that is halted")
     if job is None:
-        return await _resume_all(settings_of(*place), who, cause, as_json)
-    return await _resume_job(place, job, who, cause, as_json)
+        return await _resume_all(connection.settings(), who, cause, as_json)
+    return await _resume_job(connection, job, who, cause, as_json)
 
 
-async def _resume_job(place: Place, name: str, who: str, cause: str, as_json: bool) -> int:
+async def _resume_job(connection: ConnectionOptions, name: str, who: str, cause: str, as_json: bool) -> int:
     """Resume one job, and say what it does now where nothing of it was to be resumed."""
     from loom_cli.commands.run.halt import is_held
     from loom_cli.opening import check_going, opened
     from loom_cli.required_action import why
 
-    settings = settings_of(*place)
+    settings = connection.settings()
     await check_going(settings, name, "answer")
     async with opened(settings) as loom:
         held = await is_held(loom, name, cause)
@@ -137,23 +137,23 @@ async def _resume_one(loom: "Loom", row: "Mapping[str, Any]", who: str, cause: s
 
 
 @guarded
-@placed
+@connection_options()
 async def abort(
     job: JobName,
     reason: Reason = "",
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Abort."""
     who = _allowed(by, "abort")
     done = f"job {job} is being aborted"
-    return await _steer(place, job, lambda j: j.abort(who, reason), done, as_json)
+    return await _steer(connection, job, lambda j: j.abort(who, reason), done, as_json)
 
 
 @guarded
-@placed
+@connection_options()
 async def inject(
     job: JobName,
     text: Annotated[str, typer.Argument(help="The message; - reads it from standard input.")],
@@ -163,7 +163,7 @@ async def inject(
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Inject."""
     from loom_dsl.errors import UserError
@@ -176,7 +176,7 @@ async def inject(
         raise UserError("the message is empty; say something to the agent")
     who, moment = _allowed(by, "inject"), moments[when]
     return await _steer(
-        place,
+        connection,
         job,
         lambda j: j.inject(message, when=moment, by=who),
         f"message sent to job {job}",
@@ -194,11 +194,15 @@ def _allowed(by: str, right: "Right") -> str:
 
 
 async def _steer(
-    place: Place, name: str, act: "Callable[[Job], Awaitable[dict[str, str]]]", done: str, as_json: bool
+    connection: ConnectionOptions,
+    name: str,
+    act: "Callable[[Job], Awaitable[dict[str, str]]]",
+    done: str,
+    as_json: bool,
 ) -> int:
     from loom_cli.opening import check_going, opened
 
-    settings = settings_of(*place)
+    settings = connection.settings()
     await check_going(settings, name, "answer")
     async with opened(settings) as loom:
         said = await act(loom.job(name))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, guarded
-from loom_cli.options import Json, StorePath, settings_of
+from loom_cli.options import ConnectionOptions, Json, connection_options
 
 if TYPE_CHECKING:
     from loom_store.store import Store
@@ -26,11 +26,16 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
-async def info(as_json: Json = False, store: StorePath = None) -> int:
+@connection_options("store")
+async def info(
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
+) -> int:
     """Show the store."""
     from loom_cli.opening import existing_store
 
-    with existing_store(settings_of(store=store)) as opened:
+    with existing_store(connection.settings()) as opened:
         found = await opened.read(lambda tx: _told(tx, opened))
     if as_json:
         print(json.dumps(found))
@@ -50,14 +55,20 @@ async def info(as_json: Json = False, store: StorePath = None) -> int:
 
 
 @guarded
-async def epoch(why: Why, as_json: Json = False, store: StorePath = None) -> int:
+@connection_options("store")
+async def epoch(
+    why: Why,
+    as_json: Json = False,
+    *,
+    connection: ConnectionOptions,
+) -> int:
     """Begin an epoch."""
     from loom_cli.opening import existing_store
     from loom_dsl.errors import UserError
 
     if not why.strip():
         raise UserError("--why is empty; say what happened to the store, such as 'restored from the backup of Monday'")
-    with existing_store(settings_of(store=store)) as opened:
+    with existing_store(connection.settings()) as opened:
         begun = await opened.write(lambda tx: tx.begin_epoch(why.strip()))
     if as_json:
         print(json.dumps(asdict(begun)))

@@ -13,21 +13,16 @@ import typer
 
 from loom_cli.errors import DONE, FAILED, UNCLEAR, following, say, tell_on_interrupt
 from loom_cli.options import (
-    Address,
+    ConnectionOptions,
     InputFile,
     JobName,
     Json,
     Mode,
-    Namespace,
-    Place,
     States,
-    StorePath,
-    TaskQueue,
     Tools,
     Values,
     Workdir,
-    placed,
-    settings_of,
+    connection_options,
 )
 from loom_client.settings import user_name
 
@@ -53,6 +48,7 @@ def register(app: typer.Typer) -> None:
 
 
 @following
+@connection_options()
 async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     agent: Annotated[Path, typer.Argument(help="The agent's file, or a graph's.", metavar="FILE.yaml")],
     task: Annotated[
@@ -71,10 +67,8 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     states: States = False,
     as_json: Json = False,
     no_input: NoInput = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Start a job and follow it."""
     from loom_cli.commands.run.start_agent import Request, load, start
@@ -88,7 +82,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     )
     from loom_cli.opening import check_start, opened
 
-    settings = settings_of(address, namespace, task_queue, store)
+    settings = connection.settings()
     begin: Callable[[Loom], Awaitable[str]]
     if is_graph(agent):
         refuse_for_graphs(task=task, session=session, model=model, max_turns=max_turns, mode=mode)
@@ -117,7 +111,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @following
-@placed
+@connection_options()
 async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     job: JobName,
     task: Annotated[
@@ -144,7 +138,7 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     as_json: Json = False,
     no_input: NoInput = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Fork a job and follow the new one."""
     from loom_cli.commands.run.fork_graph import ResumeRequest, refuse_graph_options, refuse_other_options, resume_graph
@@ -154,7 +148,7 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
     from loom_dsl.agent.run import check_id
 
     check_id("job", new)
-    async with opened(settings_of(*place)) as loom:
+    async with opened(connection.settings()) as loom:
         row = await find_job(loom.store, job)
         of_graph = await is_graph_job(loom.store, row)
         refuse_other_options(row, of_graph, turn=turn, task=task, agent=agent, model=model, tools=tools)
@@ -170,25 +164,25 @@ async def fork(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @following
+@connection_options()
 async def watch(
     job: JobName,
     offset: Annotated[int, typer.Option("--from", min=0, help="Show only events after this offset.")] = 0,
     states: States = False,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Show a job."""
     from loom_cli.opening import opened_for
 
     tell_on_interrupt(f"the job goes on; see it again with `loom watch {job}`")
-    async with opened_for(settings_of(address, namespace, task_queue, store), job) as (loom, _):
+    async with opened_for(connection.settings(), job) as (loom, _):
         return await _follow(loom, job, after=offset, as_json=as_json, states=states, ask=False)
 
 
 @following
+@connection_options()
 async def result(
     job: JobName,
     within: Annotated[
@@ -198,17 +192,15 @@ async def result(
         ),
     ] = "",
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Wait for a job and print its answer."""
     from loom_cli.commands.run.follow import tell_how_to_go_on
     from loom_cli.opening import existing_store, find_job, opened_for
     from loom_dsl.errors import JobHalted
 
-    settings = settings_of(address, namespace, task_queue, store)
+    settings = connection.settings()
     tell_on_interrupt(f"the job goes on; see it with `loom watch {job}`")
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)

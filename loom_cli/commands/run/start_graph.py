@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, guarded, say, say_findings
-from loom_cli.options import By, JobName, Json, Place, placed, settings_of
+from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
 from loom_client.settings import user_name
-from loom_dsl.text.canonical import read_json
+from loom_dsl.text.canonical import read_json, read_json_or_text
 
 if TYPE_CHECKING:
     from loom_client.client import Loom
@@ -133,7 +133,7 @@ async def start_graph(loom: "Loom", request: GraphRequest, plan: "Plan", given: 
 
 
 @guarded
-@placed
+@connection_options()
 async def event(
     job: JobName,
     name: Annotated[str, typer.Argument(help="The event's name, as the node has it.", metavar="NAME")],
@@ -144,16 +144,16 @@ async def event(
     by: By = "",
     as_json: Json = False,
     *,
-    place: Place,
+    connection: ConnectionOptions,
 ) -> int:
     """Send an event."""
     from loom_cli.opening import check_going, opened
 
     value = None if data is None else _json("--data", sys.stdin.read() if data == "-" else data)
-    settings = settings_of(*place)
+    settings = connection.settings()
     await check_going(settings, job, "result")
     async with opened(settings) as loom:
-        chosen = None if key is None else _json_or_text(key)
+        chosen = None if key is None else read_json_or_text(key)
         said = await loom.graph_job(job).event(name, value, key=chosen, by=by or user_name())
     if as_json:
         print(json.dumps({"job": job, **said}))
@@ -179,7 +179,7 @@ def _typed(name: str, text: str, field: "InputField | None") -> Any:
     from loom_dsl.graph.graph import TYPE_NAMES
 
     if field is None or field.type == "any":
-        return _json_or_text(text)
+        return read_json_or_text(text)
     if field.type == "str":
         return text
     try:
@@ -188,13 +188,6 @@ def _typed(name: str, text: str, field: "InputField | None") -> Any:
         form = {"list": ", in JSON: '[1, \"two\"]'", "dict": ", in JSON: '{\"a\": 1}'"}.get(field.type, "")
         shown = json.dumps(text[:60], ensure_ascii=False)
         raise UserError(f"--input {name}: `{name}` is {shown}, and must be {TYPE_NAMES[field.type]}{form}") from None
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return read_json(text)
-    except ValueError:
-        return text
 
 
 def _json(option: str, text: str) -> Any:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from loom_cli.errors import DONE, guarded, guarded_plain, say
-from loom_cli.options import Address, Namespace, StorePath, TaskQueue, settings_of
+from loom_cli.options import ConnectionOptions, connection_options
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -17,15 +17,14 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options()
 async def gateway(
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine's own need TLS before it.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8480,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Serve."""
     import os
@@ -35,7 +34,7 @@ async def gateway(
     from loom_gateway.starts import grounds_of
     from loom_gateway.tokens import Tokens
 
-    settings = settings_of(address, namespace, task_queue, store)
+    settings = connection.settings()
     roles_of(os.environ)  # what is missing is told before a server is looked for
     Tokens(tokens_path(settings))
     key_of(settings)
@@ -56,7 +55,7 @@ def token(
     from loom_gateway.server import tokens_path
     from loom_gateway.tokens import add_token
 
-    path = tokens_path(settings_of())
+    path = tokens_path(ConnectionOptions().settings())
     print(add_token(path, name))
     say(f"a token of {name}; its hash is in {path}: take the line out to revoke it")
     return DONE

@@ -2,13 +2,21 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import end_process, guarded, guarded_plain, outcome, say
-from loom_cli.options import Address, Keys, Namespace, StorePath, TaskQueue, Tools, named_by, settings_of
+from loom_cli.errors import guarded, guarded_plain, outcome, say
+from loom_cli.options import (
+    ConnectionOptions,
+    Keys,
+    Tools,
+    connection_options,
+    named_by,
+)
+from loom_tools.exit import end_process
 
 if TYPE_CHECKING:
     from activities.webhooks.delivery import Links
@@ -68,6 +76,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("task_queue", "store")
 async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     with_worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Also start a worker.")] = True,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="gRPC port; 0 takes a free one.")] = None,
@@ -84,8 +93,8 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     approver_keys: Keys = None,
     metrics: Measure = "",
     grace: Grace = 25.0,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Serve for development."""
     from loom_cli.commands.serve.dev import WorkerOptions, develop
@@ -93,7 +102,7 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     server = DevServer(port=port, ui_port=ui_port, http_port=http_port, db=db, headless=headless)
     # The address is the server's own, so a LOOM_ADDRESS for another one is not looked at.
-    settings = settings_of("127.0.0.1:7233", "default", task_queue, store)
+    settings = replace(connection, address="127.0.0.1:7233", namespace="default").settings()
     files = (mcp, webhooks, approver_keys)
     options = WorkerOptions(
         tuple(tools or ()), root or Path.cwd(), on_approval, tuple(secret or ()), *files, metrics, grace
@@ -101,11 +110,10 @@ async def dev(  # noqa: PLR0913, PLR0917 - each is an option of the command
     return await develop(server, settings, options if with_worker else None)
 
 
-def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+@connection_options()
+def worker(  # noqa: PLR0913 - each is an option of the command
+    *,
+    connection: ConnectionOptions,
     root: Root = None,
     tools: Tools = None,
     on_approval: OnApproval = "",
@@ -125,7 +133,7 @@ def worker(  # noqa: PLR0913, PLR0917 - each is an option of the command
         from loom_cli.commands.serve.dev import WorkerOptions
         from loom_dsl.errors import ConfigurationError
 
-        settings = settings_of(address, namespace, task_queue, store)
+        settings = connection.settings()
         place = (root or Path.cwd()).resolve()
         if not place.is_dir():
             raise ConfigurationError(f"--root {root}: there is no such directory")
@@ -149,8 +157,8 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from loom_cli.commands.serve.dev import tell_of_changes
     from loom_cli.commands.serve.log import log_halt
     from loom_cli.opening import opened
-    from loom_client.connection import access_of
     from loom_client.server.reconnect import quiet_runtime, tell_of_server
+    from loom_store.server.access import access_of
     from loom_tools.mcp.servers import Servers
     from loom_tools.secrets import AllowedSecrets
     from worker import serve

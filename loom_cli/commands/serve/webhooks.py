@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from loom_cli.errors import DONE, FAILED, guarded, say
-from loom_cli.options import Address, Json, Namespace, StorePath, named_by, settings_of
+from loom_cli.options import ConnectionOptions, Json, connection_options, named_by
 
 
 def register(app: typer.Typer) -> None:
@@ -27,17 +27,19 @@ def _by_default(context: typer.Context) -> None:
 
 
 @guarded
+@connection_options("store")
 async def listed(
     every: Annotated[bool, typer.Option("--all", help="Also what still waits for its delivery.")] = False,
     as_json: Json = False,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """List dead letters."""
     from loom_cli.commands.show.tables import show_table
     from loom_cli.opening import existing_store
     from loom_dsl.text.printable import one_line
 
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         rows = await opened_store.read(lambda tx: tx.deliveries())
     rows = [row for row in rows if every or row.died_at]
     if as_json:
@@ -54,12 +56,12 @@ async def listed(
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def retry(
     message: Annotated[str | None, typer.Argument(help="The message, `msg_…`.", metavar="[MESSAGE]")] = None,
     every: Annotated[bool, typer.Option("--all", help="All dead letters.")] = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Deliver dead letters after all."""
     from activities.webhooks.relay import begin
@@ -71,7 +73,7 @@ async def retry(
 
     if (message is None) != every:
         raise UserError("name one message, or say --all; `loom webhooks` lists the dead letters")
-    async with opened(settings_of(address, namespace, store=store)) as loom:
+    async with opened(connection.settings()) as loom:
         revived = await loom.store.write(lambda tx: tx.revive_deliveries(message))
         if message is not None and not revived:
             raise NotFoundError(f"there is no dead letter {message!r}; `loom webhooks` lists those that there are")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loom_cli.errors import DONE, guarded
-from loom_cli.options import Json, StorePath, settings_of
+from loom_cli.options import ConnectionOptions, Json, connection_options
 
 _COLOURS = {"settled": "green", "reconciled": "green", "compensated": "yellow", "under way": "cyan"}
 
@@ -20,13 +20,15 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("store")
 async def effects(
     job: Annotated[str | None, typer.Argument(help="The job's id; with --state, all jobs'.", metavar="[JOB]")] = None,
     as_json: Json = False,
     state: Annotated[
         str | None, typer.Option(help="Only those whose state begins so, such as unknown.", metavar="STATE")
     ] = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Show effects."""
     from loom_cli.opening import existing_store, find_job
@@ -36,7 +38,7 @@ async def effects(
     if job is None and not state:
         raise ConfigurationError("say which effects: `loom effects JOB`, or `loom effects --state unknown` of all jobs")
     point = None
-    with existing_store(settings_of(store=store)) as opened_store:
+    with existing_store(connection.settings()) as opened_store:
         if job is None:
             rows = await opened_store.read(lambda tx: effects_in_state(tx, state or ""))
         else:

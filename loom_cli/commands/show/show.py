@@ -7,7 +7,7 @@ import typer
 
 from loom_cli.commands.show import effects
 from loom_cli.errors import DONE, guarded, say
-from loom_cli.options import Address, JobName, Json, Namespace, StorePath, TaskQueue, settings_of
+from loom_cli.options import ConnectionOptions, JobName, Json, connection_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 @guarded
+@connection_options("address", "namespace", "store")
 async def jobs(
     status: Annotated[
         str | None,
@@ -38,9 +39,8 @@ async def jobs(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """List jobs."""
     from loom_cli.commands.show.tables import show_jobs
@@ -51,7 +51,7 @@ async def jobs(
 
     if status is not None and status not in STATUSES:
         raise UserError(f"--status {status}: write one of {', '.join(STATUSES)}")
-    settings = settings_of(address, namespace, store=store)
+    settings = connection.settings()
     with existing_store(settings) as opened_store:
 
         async def listed() -> list[dict[str, Any]]:
@@ -99,7 +99,8 @@ def _unserved(tx: "Transaction", rows: "Sequence[Mapping[str, Any]]", store: str
 
 
 @guarded
-async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
+@connection_options()
+async def show(
     job: JobName,
     entries: Annotated[bool, typer.Option("--entries", help="Also every turn, and every entry.")] = False,
     turn: Annotated[int | None, typer.Option(min=1, help="Also this turn and its entries.")] = None,
@@ -112,10 +113,8 @@ async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
     ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Also what each turn took: time and tokens.")] = False,
     as_json: Json = False,
-    address: Address = None,
-    namespace: Namespace = None,
-    task_queue: TaskQueue = None,
-    store: StorePath = None,
+    *,
+    connection: ConnectionOptions,
 ) -> int:
     """Show a job."""
     from loom_cli.commands.show.conversation import conversation
@@ -127,7 +126,7 @@ async def show(  # noqa: PLR0913, PLR0917 - each is an option of the command
     from loom_cli.render.text import result_text
     from loom_dsl.errors import UserError
 
-    settings = settings_of(address, namespace, task_queue, store)
+    settings = connection.settings()
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
         if node is not None:
