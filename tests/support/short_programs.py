@@ -3,7 +3,8 @@
     python -m tests.support.short_programs ADDRESS STORE COUNT FOLDER
 
 A program is forked off one that has imported everything and begun nothing, so that most of its time is its end. It is
-of one of the kinds below; what it prints goes to a file of its own in FOLDER. Given is how many ended with which status.
+of one of the kinds below; what it prints goes to a file of its own in FOLDER. At the end it is printed how many of each
+kind ended with which status.
 """
 
 import asyncio
@@ -15,8 +16,6 @@ import signal
 import sys
 from pathlib import Path
 
-import loom_client.client
-import loom_client.connection
 from loom_client import Loom, connect
 
 AT_ONCE = 2
