@@ -10,11 +10,14 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from commands import commands
 from fields import Rows, about, code, fields, schema_of, table, type_of
 from patterns import pattern_list, pattern_rows
 
+import loom_client
+import loom_dsl
 from loom_client.settings import Settings
 from loom_dsl import errors
 from loom_dsl.agent.definition import Agent, Limits
@@ -109,6 +112,28 @@ def _errors() -> Rows:
         yield code(cls.code), cls.__name__, meaning, yes[cls.retryable], yes[cls.recoverable], str(cls.exit_code)
 
 
+VALUES = {
+    "Arguments": "The arguments of a call, by name: what a `preview`, a `reconcile` or a `compensate` is given.",
+    "R": "In a graph: the result of the node before, or of the node itself in its edges, `write` and `compensate`.",
+    "event": "In a graph: the event that came.",
+    "functions": "The functions of expressions, such as `functions.len_`.",
+    "index": "In the graph of a `map` or a `loop`: the number of the item or the round, from 0.",
+    "item": "In the graph of a `map`: the item; of a `loop`: the result of the round before.",
+    "nodes": "In a graph: the results of nodes by their ids.",
+    "run": "In a graph: facts of the run, such as `run.id`.",
+}
+"""What public names are that have no docstring of their own."""
+
+
+def _names(package: ModuleType) -> Rows:
+    for name in package.__all__:
+        value = getattr(package, name)
+        yield (
+            code(name),
+            VALUES.get(name) or " ".join((value.__doc__ or "").partition("\n\n")[0].replace("``", "`").split()),
+        )
+
+
 def _settings() -> Rows:
     also = {"address": ", else `TEMPORAL_ADDRESS`", "namespace": ", else `TEMPORAL_NAMESPACE`"}
     for name, field in Settings.model_fields.items():
@@ -181,6 +206,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "pattern-list": pattern_list,
     "patterns": lambda: table(("no.", "pattern", "what it means", "said with"), pattern_rows()),
     "tools": lambda: table(("tool", "what it does", "risk", "only reads", "without a rule", "time"), _tools()),
+    "names-loom_dsl": lambda: table(("name", "what it is"), _names(loom_dsl)),
+    "names-loom_client": lambda: table(("name", "what it is"), _names(loom_client)),
     "tool-arguments": lambda: table(("tool", "argument", "type", "default", "meaning"), _tool_arguments()),
 }
 

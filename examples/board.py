@@ -7,8 +7,7 @@ receipt. Then the next worker asks `find_note` whether the note is there, and po
 import time
 from pathlib import Path
 
-from loom_dsl.tools.context import Reconciliation, ToolContext
-from loom_dsl.tools.tool import Arguments, tool
+from loom_dsl import Arguments, Reconciliation, ToolContext, tool
 
 RECEIPT_SECONDS = 4.0
 

@@ -1,21 +1,57 @@
-"""The calling side: Python client, command line, development server.
+"""The calling side: a connection to Loom, and the jobs that a program starts, watches and decides about.
 
-`connect` is where a program begins: ``async with loom_client.connect() as loom: ...``.
+``async with connect() as loom: ...`` is where a program begins. It may import everything below it (the rooms of a
+worker, the store and the language); the gateway and the command line import it. Each name is loaded when it is first
+used: ``loom --help`` imports this package, and need not wait for the SDK.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from loom_client.client import Loom
     from loom_client.connection import connect
+    from loom_client.job import GraphJob, Job, JobGone, NoAnswer
+    from loom_client.runner import AgentRunner, RunFailed
+    from loom_client.settings import Settings
+    from loom_client.signing import SigningKey
+    from loom_client.start.schedules import Times
+
+__all__ = [
+    "AgentRunner",
+    "GraphJob",
+    "Job",
+    "JobGone",
+    "Loom",
+    "NoAnswer",
+    "RunFailed",
+    "Settings",
+    "SigningKey",
+    "Times",
+    "connect",
+]
+
+_HOMES = {
+    name: module
+    for module, names in {
+        "loom_client.client": "Loom",
+        "loom_client.connection": "connect",
+        "loom_client.job": "GraphJob Job JobGone NoAnswer",
+        "loom_client.runner": "AgentRunner RunFailed",
+        "loom_client.settings": "Settings",
+        "loom_client.signing": "SigningKey",
+        "loom_client.start.schedules": "Times",
+    }.items()
+    for name in names.split()
+}
 
 
-__all__ = ["connect"]
-
-
-def __getattr__(name: str) -> Any:
-    # Only when it is asked for: `loom --help` imports this package, and need not wait for the SDK.
-    if name != "connect":
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from loom_client.connection import connect
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
-    return connect
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,8 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, stop_n
 
 from loom_client.client import Loom
 from loom_client.server.namespace import look_up_namespace
-from loom_client.server.reconnect import outages_of, quiet_runtime
+from loom_client.server.reconnect import outages_of
+from loom_client.server.runtime import ends_with_interpreter, quiet_runtime
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, ServerAway
 from loom_store.payloads import data_converter
@@ -84,19 +85,20 @@ async def _connected(settings: Settings, store: Store, access: Access) -> Client
         api_key=access.api_key,
         runtime=quiet_runtime(),
     )
-    await _check_namespace(client, settings)
+    await _check_namespace(ends_with_interpreter(client), settings)
     return client
 
 
 async def offline(settings: Settings, store: Store) -> Client:
     """Give a client that asks no server as long as nobody asks it: for what the store alone knows."""
-    return await Client.connect(
+    client = await Client.connect(
         settings.address,
         namespace=settings.namespace,
         data_converter=data_converter(store),
         lazy=True,
         runtime=quiet_runtime(),
     )
+    return ends_with_interpreter(client)
 
 
 async def _check_namespace(client: Client, settings: Settings) -> None:

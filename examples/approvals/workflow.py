@@ -13,8 +13,8 @@ rejected, and the model reads why.
 """
 
 import asyncio
+import gc
 import json
-import os
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +24,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
@@ -131,11 +132,13 @@ async def begin(client: Client, patience: float) -> None:
 
 
 async def main(what: str, patience: str = str(EIGHT_HOURS)) -> None:
-    client = await Client.connect(**ClientConfig.load_client_connect_config())
+    runtime = Runtime(telemetry=TelemetryConfig())
+    client = await Client.connect(**ClientConfig.load_client_connect_config(), runtime=runtime)
     await (work(client) if what == "worker" else begin(client, float(patience)))
 
 
 if __name__ == "__main__":
     asyncio.run(main(*sys.argv[1:]))
-    # Not the interpreter's own ending: there the SDK's native part aborts one short process in six, with status 134.
-    os._exit(0)
+    # The SDK's threads end here, with the runtime. The interpreter's own end may be too late: a thread that still
+    # answers then aborts the process (https://github.com/temporalio/sdk-python/issues/300).
+    gc.collect()

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loom_dsl.tools.context import ToolContext
+from loom_dsl import ToolContext
 
 
 def checkout(repo: str, pr: int, context: ToolContext) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import csv
 
-from loom_dsl.tools.context import ToolContext
+from loom_dsl import ToolContext
 
 
 def read_source(source: str, context: ToolContext) -> dict[str, object]:

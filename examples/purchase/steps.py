@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from loom_dsl.tools.context import ToolContext
+from loom_dsl import ToolContext
 
 
 def reserve(number: str, amount: int, context: ToolContext) -> None:

@@ -1,7 +1,6 @@
 """What the planner's graphs may do: look at the texts of the job's directory."""
 
-from loom_dsl.errors import UserError
-from loom_dsl.tools.context import ToolContext
+from loom_dsl import ToolContext, UserError
 
 
 def list_texts(context: ToolContext) -> list[str]:

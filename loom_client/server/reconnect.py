@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from temporalio.client import Client
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from tenacity import (
     AsyncRetrying,
@@ -78,15 +77,6 @@ def tell_outages(tell: Callable[[str], object]) -> None:
 def outages_of(address: str) -> Outages:
     """Give what this process knows of a server's absence."""
     return Outages(address)
-
-
-@functools.cache
-def quiet_runtime() -> Runtime:
-    """Give what clients of this process run on: the SDK's own, without its line for every try of every call."""
-    # A try that failed is told by the SDK on standard output, where programs read what we print.
-    targets = ("temporalio_common", "temporalio_sdk_core", "temporalio_sdk", "temporal_sdk_bridge")
-    wanted = ",".join(["error", "temporalio_client=off", *(f"{target}=warn" for target in targets)])
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(wanted)))
 
 
 async def lasting(client: Client, call: Callable[[], Awaitable[Result]], within: float | None = None) -> Result:

@@ -157,7 +157,8 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
     from loom_cli.commands.serve.dev import tell_of_changes
     from loom_cli.commands.serve.log import log_halt
     from loom_cli.opening import opened
-    from loom_client.server.reconnect import quiet_runtime, tell_of_server
+    from loom_client.server.reconnect import tell_of_server
+    from loom_client.server.runtime import quiet_runtime
     from loom_store.server.access import access_of
     from loom_tools.mcp.servers import Servers
     from loom_tools.secrets import AllowedSecrets

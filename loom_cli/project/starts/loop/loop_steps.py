@@ -4,7 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
-from loom_dsl.tools.context import ToolContext
+from loom_dsl import ToolContext
 
 
 def change(round: int, before: dict[str, Any] | None, context: ToolContext) -> str:
