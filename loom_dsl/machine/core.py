@@ -45,7 +45,7 @@ from loom_dsl.text.canonical import digest
 
 if TYPE_CHECKING:
     from loom_dsl.agent.turn import TurnState
-    from loom_dsl.machine.kinds.decision_queue import Arrival
+    from loom_dsl.machine.kinds.decision_queue import PendingDecision
     from loom_dsl.machine.moves import Moves as Machine
 
 
@@ -82,7 +82,7 @@ class Core:
         """What tokens' activities in flight were commanded with, by execution; nothing is in flight between runs."""
         self.side_work: dict[str, SideWork | None] = {}
         """Activities in flight that belong to no token, such as flushes, and who takes their results."""
-        self.arrivals: dict[str, list[Arrival]] = {}
+        self.pending_decisions: dict[str, list[PendingDecision]] = {}
         """Decisions that are not settled, by approval, in the order in which they came."""
         self.turn_told: tuple[TurnState | None, dict[str, Any]] = (None, {})
         """A turn, and what expressions may read of it; kept because a machine enters many nodes in one turn."""

@@ -1,23 +1,24 @@
-"""Decisions that have come and are not settled: they count in the order in which they came, and each of them once.
+"""Pending decisions, in a queue: they count in the order in which they came, and each of them once.
 
 A signature is verified and a late signal's time is looked up outside the machine, which takes a while; what comes
 meanwhile waits for its turn. What is refused needs no turn. None of this crosses a run: one ends when nothing is in
 flight.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
-from loom_dsl.machine.commands import ActivityFailed, RunActivity, SignalReceived
+from loom_dsl.machine.commands import RunActivity, SignalReceived
+from loom_dsl.machine.kinds.decision_states import Stage
 from loom_dsl.machine.state import WAITING, Token
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import reaches
 
 if TYPE_CHECKING:
+    from loom_dsl.machine.core import SideWork
     from loom_dsl.machine.moves import Moves as Machine
 
 
@@ -28,35 +29,34 @@ such a place before there were rules goes on without them."""
 SAID = "loom.arrivals.2"
 """Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
 ONCE = "this was received before, and counts once"
-LOOKING, VERIFYING = "looking", "verifying"
 MOST_KEPT = 100
 """Decisions of which a job knows that they counted."""
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
-    """A decision of which something is still to be found out, or that waits for its turn.
+class PendingDecision:
+    """A decision that has come and is not settled.
 
     Attributes:
         decision: What it says.
         signal: What it came with.
+        sent: When it came, in seconds since 1970, as far as it is known.
+        stage: Where it stands.
         again: What brought the very same decision once more: updates, which are answered, and at most one signal.
-        doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
-        count: Counts it, when it is its turn; None: something is still to be found out.
         name: What is the same when the very same decision comes again; empty where its sender has given it no name.
     """
 
     decision: Decision
     signal: SignalReceived
+    sent: float
+    stage: Stage = Stage.ARRIVED
     again: list[SignalReceived] = field(default_factory=list)
-    doing: str = ""
-    count: Callable[[], None] | None = None
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = _name(self.decision)
 
-    def came_again(self, signal: SignalReceived) -> None:
+    def repeat(self, signal: SignalReceived) -> None:
         """The very same decision came once more."""
         if signal.answer_to is not None or all(known.answer_to is not None for known in (self.signal, *self.again)):
             self.again.append(signal)
@@ -76,58 +76,56 @@ class Arrival:
             machine.answer(signal.answer_to, verdict, why)
 
 
-def question(machine: "Machine", name: str) -> Token | None:
+def find_question(machine: "Machine", name: str) -> Token | None:
     """Give the token that waits for decisions about an approval."""
     tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
     return next(tokens, None)
 
 
-def join(machine: "Machine", arrival: Arrival) -> None:
-    """Put a decision behind those about the same question that came before it."""
-    line = machine.arrivals.setdefault(arrival.decision.approval_id, [])
-    if arrival not in line:
-        line.append(arrival)
+def join(machine: "Machine", pending: PendingDecision) -> None:
+    """Put a decision behind those about the same question that came before it, if it is not in the queue."""
+    queue = machine.pending_decisions.setdefault(pending.decision.approval_id, [])
+    if pending not in queue:
+        queue.append(pending)
 
 
-def leave(machine: "Machine", arrival: Arrival) -> None:
-    """Take a decision out of the line, if it is in one."""
-    name = arrival.decision.approval_id
-    line = [other for other in machine.arrivals.get(name, ()) if other is not arrival]
-    if line:
-        machine.arrivals[name] = line
+def leave(machine: "Machine", pending: PendingDecision) -> None:
+    """Take a decision out of the queue, if it is in it."""
+    name = pending.decision.approval_id
+    queue = [other for other in machine.pending_decisions.get(name, ()) if other is not pending]
+    if queue:
+        machine.pending_decisions[name] = queue
     else:
-        machine.arrivals.pop(name, None)
+        machine.pending_decisions.pop(name, None)
 
 
-def those(machine: "Machine", name: str, doing: str) -> list[Arrival]:
-    """The decisions about an approval for which this is being done, the first one first."""
-    return [arrival for arrival in machine.arrivals.get(name, ()) if arrival.doing == doing]
+def in_stage(machine: "Machine", name: str, stage: Stage) -> list[PendingDecision]:
+    """The decisions about an approval that stand there, the first one first."""
+    return [pending for pending in machine.pending_decisions.get(name, ()) if pending.stage is stage]
 
 
-def settle(machine: "Machine", name: str) -> None:
-    """Let the decisions count whose turn it is. When the question is gone, none waits for another."""
-    while (arrival := _next(machine, name)) is not None:
-        leave(machine, arrival)
-        assert arrival.count is not None
-        arrival.count()
+def is_its_turn(machine: "Machine", pending: PendingDecision) -> bool:
+    """Whether nothing that came before it keeps a decision waiting whose question is open."""
+    queue = machine.pending_decisions.get(pending.decision.approval_id)
+    return not queue or queue[0] is pending or not machine.patched(RULES)
 
 
-def _next(machine: "Machine", name: str) -> Arrival | None:
-    line = machine.arrivals.get(name, [])
-    ready = next((arrival for arrival in line if arrival.count is not None), None)
-    if ready is None or ready is line[0] or question(machine, name) is None:
-        return ready
-    return None if machine.patched(RULES) else ready
+def next_queued(machine: "Machine", name: str) -> PendingDecision | None:
+    """Give the queued decision whose turn it is. When the question is gone, none waits for another."""
+    pending = next(iter(in_stage(machine, name, Stage.QUEUED)), None)
+    if pending is None or find_question(machine, name) is None or is_its_turn(machine, pending):
+        return pending
+    return None
 
 
 # -- the same decision once more ---------------------------------------------------------------------------------------
 
 
-def under_way(machine: "Machine", decision: Decision) -> Arrival | None:
-    """Give the arrival of this very decision that is not settled yet."""
-    line = machine.arrivals.get(decision.approval_id, [])
-    name = _name(decision) if line else ""
-    return next((arrival for arrival in line if name and arrival.name == name), None)
+def pending_twin(machine: "Machine", decision: Decision) -> PendingDecision | None:
+    """Give this very decision as it came before, while it is not settled."""
+    queue = machine.pending_decisions.get(decision.approval_id, [])
+    name = _name(decision) if queue else ""
+    return next((pending for pending in queue if name and pending.name == name), None)
 
 
 def keep(machine: "Machine", decision: Decision, verdict: str) -> None:
@@ -251,33 +249,25 @@ def _mark(decision: Decision) -> str:
     return f"~signed/{decision.signature.key}/{decision.signature.nonce}"
 
 
-def verify(machine: "Machine", token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
-    """Have a signature verified; the question stays open meanwhile.
-
-    Args:
-        machine: The machine.
-        token: What waits.
-        arrival: A decision that has a signature.
-        sent: When it came, in seconds since 1970, as far as it is known.
-        then: Takes the verdict, and why; also when the question is gone by then.
-    """
+def start_verification(machine: "Machine", token: Token, pending: PendingDecision, take: "SideWork") -> None:
+    """Have the signature of a decision verified, and the result handed on; the question stays open meanwhile."""
     number = token.data["verified"] = token.data.get("verified", 0) + 1
-    at, signal = f"{PLACE}{token.at}+{number}", arrival.signal
-
-    def take(result: Any, failed: ActivityFailed | None) -> None:
-        told = result if isinstance(result, dict) else {}
-        verdict = told.get("verdict", UNVERIFIABLE)
-        then(str(verdict), str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED)))
-
+    at, signal = f"{PLACE}{token.at}+{number}", pending.signal
     tool, requester = subject_of(token.data["request"])
-    arrival.doing = VERIFYING
     machine.side_work[at] = take
     arguments = {
         "decision": signal.payload,
         "tool": tool,
         "requester": requester,
-        "came": sent,
+        "came": pending.sent,
         "signal": signal.name if signal.answer_to is None else "",
     }
     # It only looks, so events must not travel with it: they would count as stored.
     machine.command(RunActivity(at=at, activity=VERIFY, arguments=arguments, carries=False, timeout=15.0, retry=_RETRY))
+
+
+def verification_of(result: Any) -> tuple[str, str]:
+    """Read what the verification of a signature gave: a verdict, and why. One that failed found nothing out."""
+    told = result if isinstance(result, dict) else {}
+    verdict = str(told.get("verdict", UNVERIFIABLE))
+    return verdict, str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED))
