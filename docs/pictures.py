@@ -1,9 +1,9 @@
 """Write the generated pictures into the documentation: ``python docs/pictures.py [--check] [FILE…]``.
 
-A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states``,
-``packages`` (or ``packages:`` and one, for what is in it) or that of a shipped graph, or ``text:`` and that of one, for
-the picture as a terminal shows it. With ``--check`` nothing is
-written, and the status is 1 when a file is not up to date.
+A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is that of a table,
+``states`` or ``decisions``, ``packages`` (or ``packages:`` and one, for what is in it) or that of a shipped graph, or
+``text:`` and that of one, for the picture as a terminal shows it. With ``--check`` nothing is written, and the status
+is 1 when a file is not up to date.
 """
 
 import io
@@ -19,7 +19,9 @@ from loom_dsl.agent import states
 from loom_dsl.authoring.mermaid import mermaid
 from loom_dsl.graph.library import shipped
 from loom_dsl.graph.plan import Plan
+from loom_dsl.machine import decision_states
 
+_TABLES = {"states": states.mermaid, "decisions": decision_states.mermaid}
 PLACE = re.compile(r"(<!-- picture: (?P<name>\S+) -->\n).*?(<!-- end of picture -->)", re.DOTALL)
 
 
@@ -35,7 +37,8 @@ def _picture(name: str) -> str:
         return f"```text\n{out.getvalue()}"
     if name.partition(":")[0] == "packages":
         return f"```mermaid\n{packages.mermaid(name.partition(':')[2])}"
-    return f"```mermaid\n{states.mermaid() if name == 'states' else mermaid(shipped(name))}"
+    drawn_table = _TABLES.get(name)
+    return f"```mermaid\n{drawn_table() if drawn_table else mermaid(shipped(name))}"
 
 
 def main(arguments: list[str]) -> int:

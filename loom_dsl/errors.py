@@ -78,6 +78,7 @@ class Diagnostic:
         column: 1-based column, or None.
         fix: What to do about it.
         severity: Whether the document can be used all the same.
+        unset: The environment's variable that is not set, where only that is wrong, and not the document.
     """
 
     code: str
@@ -87,6 +88,7 @@ class Diagnostic:
     column: int | None = None
     fix: str = ""
     severity: Severity = "error"
+    unset: str = ""
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part not in ("", None))

@@ -2,11 +2,12 @@
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from loom_client.start.submission import plan_of as plan_of_graph
-from loom_dsl.agent.definition import load_agent
-from loom_dsl.documents.document import load_document
+from loom_dsl.agent.definition import read_agent
+from loom_dsl.documents.document import Document, load_document
 from loom_dsl.errors import Diagnostic, NotFoundError, UserError
 from loom_dsl.graph.compiler import compile_agent
 from loom_dsl.graph.library import NAMES, shipped
@@ -45,6 +46,7 @@ def plan_of(
     env: Mapping[str, str],
     fixed: Mapping[str, str] | None = None,
     warned: Callable[[Diagnostic], None] | None = None,
+    document: Document | None = None,
 ) -> Plan:
     """Give the plan of a shipped graph (alone), of a graph's file, or of an agent's file.
 
@@ -53,6 +55,7 @@ def plan_of(
         env: The environment's variables, for ``${env:NAME}``.
         fixed: Fields of an agent that are taken instead of those in the file.
         warned: Takes what is doubtful about a graph.
+        document: What is in the file, where it was read already.
 
     Raises:
         NotFoundError: It is neither a shipped graph nor a file.
@@ -66,11 +69,11 @@ def plan_of(
         near = difflib.get_close_matches(target, NAMES, 1)
         hint = f"did you mean {near[0]}?" if near else f"the graphs that Loom ships are {', '.join(NAMES)}"
         raise NotFoundError(f"there is no file and no graph {target!r}; {hint}")
-    text = read_document(path)
-    kind = load_document(text, target).data["kind"]
+    document = document or load_document(read_document(path), target)
+    kind = document.data["kind"]
     if kind == "graph":
-        return plan_of_graph(path, warned)
+        return plan_of_graph(replace(document, source=str(path)), warned)
     if kind == "agent":
-        agent = load_agent(text, target, env, dict(fixed or {}))
+        agent = read_agent(document, env, dict(fixed or {}))
         return compile_agent(agent, plan_of_graph(path.parent / agent.turn) if agent.turn else None)
     raise UserError(f"{target} is a {kind} document, which has no graph; give an agent's or a graph's file")

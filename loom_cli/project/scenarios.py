@@ -1,7 +1,7 @@
 """Playing scenarios from files: which graph, which scenario, and whether the two fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.plan import Plan
 from loom_dsl.simulation.check import check_scenario
 from loom_dsl.simulation.run import Rehearsal, play_scenario
-from loom_dsl.simulation.scenario import LoadedScenario, Scenario, load_scenario
+from loom_dsl.simulation.scenario import LoadedScenario, Scenario, load_scenario, read_scenario
 from loom_dsl.text.canonical import canonical_json
 
 
@@ -45,27 +45,25 @@ def prepare(target: str, mock: Path | None, env: Mapping[str, str]) -> Prepared:
         DocumentError: One of them is not valid, or they do not fit.
         UserError: It is not known which graph.
     """
-    kind = _kind(target)
+    path = Path(target)
+    document = load_document(read_document(path), target) if path.exists() else None
+    kind = "" if document is None else document.data["kind"]
     if kind not in ("graph", "scenario", ""):
         raise UserError(f"{target} is a {kind} document; give the file of a graph, or of a scenario")
-    if kind == "scenario":
-        if mock is not None:
-            raise UserError(f"{target} is a scenario already; give a graph with --mock, or the scenario alone")
-        mock = Path(target)
-    loaded = load_scenario(read_document(mock), str(mock)) if mock is not None else None
-    graph = graph_of(mock, loaded) if kind == "scenario" and mock and loaded else target
-    warnings: list[Diagnostic] = []
-    plan = plan_of(graph, env, warned=warnings.append)
+    if kind == "scenario" and mock is not None:
+        raise UserError(f"{target} is a scenario already; give a graph with --mock, or the scenario alone")
+    loaded, graph, warnings = None, target, list[Diagnostic]()
+    if document is not None and kind == "scenario":
+        loaded, document = read_scenario(replace(document, source=str(path))), None
+        graph = graph_of(path, loaded)
+    elif mock is not None:
+        loaded = load_scenario(read_document(mock), str(mock))
+    plan = plan_of(graph, env, warned=warnings.append, document=document)
     if loaded is not None:
         findings = check_scenario(loaded, plan)
         if findings:
             raise DocumentError(findings)
     return Prepared(plan, Path(graph).name, loaded.scenario if loaded else None, tuple(warnings))
-
-
-def _kind(target: str) -> str:
-    path = Path(target)
-    return str(load_document(read_document(path), target).data["kind"]) if path.exists() else ""
 
 
 def graph_of(place: Path, loaded: LoadedScenario) -> str:

@@ -12,17 +12,17 @@ from pydantic import BaseModel
 from loom_cli.project.contracts import Contracts
 from loom_cli.project.files import read_document
 from loom_client.start.submission import plan_of
-from loom_dsl.agent.definition import NOT_SET, Agent, call_name, load_agent
+from loom_dsl.agent.definition import Agent, call_name, read_agent
 from loom_dsl.documents.document import KINDS, Document, load_document
 from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import ConfigurationError, Diagnostic, DocumentError, LoomError, NotFoundError
-from loom_dsl.graph.compiler import check_text
+from loom_dsl.graph.compiler import check_document
 from loom_dsl.observe.webhooks import KIND as WEBHOOKS
 from loom_dsl.observe.webhooks import WebhookSettings
 from loom_dsl.permissions.deployment import Policy
 from loom_dsl.permissions.rules import parse_rule
 from loom_dsl.simulation.check import check_scenario
-from loom_dsl.simulation.scenario import LoadedScenario, Scenario
+from loom_dsl.simulation.scenario import LoadedScenario, read_scenario
 from loom_dsl.simulation.script import Script
 from loom_dsl.text.wording import suggest
 from loom_dsl.tools.tool import advice_on
@@ -68,7 +68,7 @@ def _placed(found: Diagnostic, document: Document, decision: str, index: int, te
 
 
 _HEAD = re.compile(rb"^(\xef\xbb\xbf)?loom:", re.MULTILINE)
-UNSET, UNREADABLE, UNKNOWN_TOOL, UNKNOWN_MODULE = "L008", "L010", "L150", "L151"
+UNREADABLE, UNKNOWN_TOOL, UNKNOWN_MODULE = "L010", "L150", "L151"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,13 @@ def check_file(path: Path, tools: Tools, env: Mapping[str, str]) -> tuple[str, l
     except NotFoundError as error:
         none = ", and no document of Loom (`loom: 1`) is below it" if path.is_dir() else ""
         return "", [Diagnostic(UNREADABLE, error.message + none)]
-    source = str(path)
     try:
-        document = load_document(text, source, kinds=(*KINDS, "policy", "policy-test", WEBHOOKS))
+        document = load_document(text, str(path), kinds=(*KINDS, "policy", "policy-test", WEBHOOKS))
     except DocumentError as error:
         return "", error.diagnostics
     kind = document.data["kind"]
     try:
-        findings = _findings(document, text, path, tools, env)
+        findings = _findings(document, path, tools, env)
     except DocumentError as error:
         findings = error.diagnostics
     if kind in ("agent", "graph"):
@@ -134,22 +133,21 @@ def check_file(path: Path, tools: Tools, env: Mapping[str, str]) -> tuple[str, l
     return f"{kind} {document.data.get('name', '')}".strip(), findings
 
 
-def _findings(document: Document, text: bytes, path: Path, tools: Tools, env: Mapping[str, str]) -> list[Diagnostic]:
-    kind, source = document.data["kind"], str(path)
+def _findings(document: Document, path: Path, tools: Tools, env: Mapping[str, str]) -> list[Diagnostic]:
+    kind = document.data["kind"]
     if kind == "agent":
-        return list(rule_findings(load_agent(text, source, env), document))
+        return list(rule_findings(read_agent(document, env), document))
     if kind == "graph":
-        return _graph_findings(text, path, tools, env)
+        return _graph_findings(document, path, tools, env)
     if kind == "scenario":
-        return _scenario_findings(LoadedScenario(validate_model(document, Scenario), document), path)
+        return _scenario_findings(read_scenario(document), path)
     validate_model(document, _model_of(kind))
     return []
 
 
 def _of_the_place(found: Diagnostic) -> Diagnostic:
     """A warning of what only is not so here: whoever runs the document may have the variable."""
-    unset = found.code == UNSET and found.message.endswith(NOT_SET)
-    return replace(found, severity="warning") if unset else found
+    return replace(found, severity="warning") if found.unset else found
 
 
 def _model_of(kind: str) -> type[BaseModel]:
@@ -159,11 +157,10 @@ def _model_of(kind: str) -> type[BaseModel]:
     return models.get(kind, Script)
 
 
-def _graph_findings(text: bytes, path: Path, tools: Tools, env: Mapping[str, str]) -> list[Diagnostic]:
+def _graph_findings(document: Document, path: Path, tools: Tools, env: Mapping[str, str]) -> list[Diagnostic]:
     known = Contracts(tools.registry, tools.missing, asked=tools.asked)
-    return check_text(
-        text,
-        str(path),
+    return check_document(
+        document,
         read_file=lambda name: (path.parent / name).read_bytes(),
         env=env,
         resolve=known.resolve,

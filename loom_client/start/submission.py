@@ -43,7 +43,7 @@ from loom_dsl.errors import (
     NotFoundError,
     UserError,
 )
-from loom_dsl.graph.compiler import compile_graph
+from loom_dsl.graph.compiler import compile_document, compile_graph
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.plan import ENGINE, Plan, PlanText
 from loom_dsl.machine.state import MachineState
@@ -58,8 +58,8 @@ from loom_store.transaction import Transaction
 # The plan of a graph, wherever the graph is. Nothing is started here, so nothing that starts jobs is imported.
 
 
-def plan_of(graph: Plan | Graph | str | Path, warned: Callable[[Diagnostic], None] | None = None) -> Plan:
-    """Give the plan of a graph: compiled already, made in Python, or in a file.
+def plan_of(graph: Plan | Graph | Document | str | Path, warned: Callable[[Diagnostic], None] | None = None) -> Plan:
+    """Give the plan of a graph: compiled already, made in Python, in a document that was read already, or in a file.
 
     Args:
         graph: Any of them.
@@ -74,6 +74,9 @@ def plan_of(graph: Plan | Graph | str | Path, warned: Callable[[Diagnostic], Non
     if isinstance(graph, Graph):
         made = canonical_json(graph.dump())
         return compile_graph(made, graph.name, read_file=_beside(Path()), env=os.environ, warned=warned)
+    if isinstance(graph, Document):
+        beside = _beside(Path(graph.source).parent)
+        return compile_document(graph, read_file=beside, env=os.environ, warned=warned)
     try:
         text = Path(graph).read_bytes()
     except OSError as error:

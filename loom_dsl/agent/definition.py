@@ -7,6 +7,7 @@ The same frozen value comes from a YAML document (``kind: agent``) and from Pyth
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -30,8 +31,6 @@ from loom_dsl.permissions.policy import Permissions
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.hook_points import HookFunctions
 
-NOT_SET = " is not set"
-"""How a finding (L008) ends that tells of the environment, not of the document."""
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _REFERENCE = re.compile(
@@ -272,9 +271,9 @@ def _resolve(
     if whole and env.get(whole[1]):
         return env[whole[1]]
     if whole:
-        message = f"the environment variable {whole[1]}{NOT_SET}"
+        message = f"the environment variable {whole[1]} is not set"
         fix = f"set {whole[1]}, or write the value here"
-        findings.append(document.diagnostic("L008", message, path, fix=fix))
+        findings.append(replace(document.diagnostic("L008", message, path, fix=fix), unset=whole[1]))
     elif path[0] != "instructions" and path[0] in Agent.model_fields:  # prose may speak about such references
         message, fix = "`${env:NAME}` must be the whole value", "put the whole value into the variable"
         findings.append(document.diagnostic("L008", message, path, fix=fix))

@@ -202,7 +202,15 @@ def load_document(text: str | bytes, source: str, *, kinds: Sequence[str] = KIND
     Raises:
         DocumentError: It is not YAML, not JSON data, too large, or not such a document.
     """
-    document = load_yaml(text, source)
+    return of_kind(load_yaml(text, source), kinds)
+
+
+def of_kind(document: Document, kinds: Sequence[str] = KINDS) -> Document:
+    """Give a document that was read already, if it starts as a Loom document of one of these kinds does.
+
+    Raises:
+        DocumentError: It does not.
+    """
     findings = list(_header_findings(document, kinds))
     if findings:
         raise DocumentError(findings)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 from loom_dsl.agent.definition import Agent, load_agent, read_agent
-from loom_dsl.documents.document import Document, load_document
+from loom_dsl.documents.document import Document, load_yaml, of_kind
 from loom_dsl.documents.validation import model_findings, without_header
 from loom_dsl.errors import Diagnostic, DocumentError, LoomError
 from loom_dsl.graph.checks import check_graph
@@ -27,6 +27,7 @@ from loom_dsl.graph.plan import Plan
 ReadFile = Callable[[str], str | bytes]
 """Gives the content of a file that a document names; raises OSError or a LoomError."""
 _UNREADABLE = "L010"
+_KINDS = ("graph",)
 
 
 def agents_of(
@@ -234,7 +235,25 @@ def compile_graph(
     Raises:
         DocumentError: The document is not a graph, or a check fails; it carries every finding, warnings too.
     """
-    plan, findings = _compiled(text, source, read_file, env or {}, resolve, agents or {})
+    document = load_yaml(text, source)
+    return compile_document(document, read_file=read_file, env=env, resolve=resolve, agents=agents, warned=warned)
+
+
+def compile_document(
+    document: Document,
+    *,
+    read_file: ReadFile | None = None,
+    env: Mapping[str, str] | None = None,
+    resolve: Resolve | None = None,
+    agents: Mapping[str, Mapping[str, Any]] | None = None,
+    warned: Callable[[Diagnostic], None] | None = None,
+) -> Plan:
+    """Compile a graph's document that was read already; `compile_graph` says what the arguments are.
+
+    Raises:
+        DocumentError: The document is not a graph, or a check fails; it carries every finding, warnings too.
+    """
+    plan, findings = _compiled(document, read_file, env or {}, resolve, agents or {})
     if plan is None or any(finding.severity == "error" for finding in findings):
         raise DocumentError(findings)
     if warned is not None:
@@ -258,14 +277,29 @@ def check_text(
     `contracts`, which gives what a tool or an activity takes and gives.
     """
     try:
-        return _compiled(text, source, read_file, env or {}, resolve, {}, contracts)[1]
+        document = load_yaml(text, source)
+    except DocumentError as error:
+        return error.diagnostics
+    return check_document(document, read_file=read_file, env=env, resolve=resolve, contracts=contracts)
+
+
+def check_document(
+    document: Document,
+    *,
+    read_file: ReadFile | None = None,
+    env: Mapping[str, str] | None = None,
+    resolve: Resolve | None = None,
+    contracts: Contracts | None = None,
+) -> list[Diagnostic]:
+    """Give everything that is wrong with a graph's document that was read already, as `check_text` does."""
+    try:
+        return _compiled(document, read_file, env or {}, resolve, {}, contracts)[1]
     except DocumentError as error:
         return error.diagnostics
 
 
 def _compiled(
-    text: str | bytes,
-    source: str,
+    document: Document,
     read_file: ReadFile | None,
     env: Mapping[str, str],
     resolve: Resolve | None,
@@ -277,11 +311,12 @@ def _compiled(
         text: str | bytes, source: str, read_file: ReadFile, chain: Sequence[str]
     ) -> tuple[Plan | None, list[Diagnostic]]:
         try:
-            return _compiled(text, source, read_file, env, resolve, {}, contracts, chain)
+            document = load_yaml(text, source)
+            return _compiled(document, read_file, env, resolve, {}, contracts, chain)
         except DocumentError as error:
             return None, error.diagnostics
 
-    document = extended(load_document(text, source, kinds=("graph",)), lambda name: shipped(name).dump(), NAMES)
+    document = extended(of_kind(document, _KINDS), lambda name: shipped(name).dump(), NAMES)
     included = Included(document, read_file, compile_file, chain)
     document = included.document
     library = {name: shipped(name) for name in NAMES}

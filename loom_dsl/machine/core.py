@@ -10,8 +10,8 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.values import Meter
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.arrival import Arrival
 from loom_dsl.machine.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.machine.pending_decision import PendingDecision
 from loom_dsl.machine.scope import names_at, turn_names
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
 
@@ -49,7 +49,7 @@ class Core:
         """What tokens' activities in flight were commanded with, by execution; nothing is in flight between runs."""
         self.side_work: dict[str, SideWork | None] = {}
         """Activities in flight that belong to no token, such as flushes, and who takes their results."""
-        self.arrivals: dict[str, list[Arrival]] = {}
+        self.pending_decisions: dict[str, list[PendingDecision]] = {}
         """Decisions that are not settled, by approval, in the order in which they came."""
         self.turn_told: tuple[TurnState | None, dict[str, Any]] = (None, {})
         """A turn, and what expressions may read of it; kept because a machine enters many nodes in one turn."""

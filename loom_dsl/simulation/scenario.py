@@ -311,5 +311,13 @@ def load_scenario(text: str | bytes, source: str) -> LoadedScenario:
     Raises:
         DocumentError: It is not a scenario.
     """
-    document = load_document(text, source, kinds=("scenario",))
+    return read_scenario(load_document(text, source, kinds=("scenario",)))
+
+
+def read_scenario(document: Document) -> LoadedScenario:
+    """Make a scenario of the document of one.
+
+    Raises:
+        DocumentError: A field is unknown, missing or wrong.
+    """
     return LoadedScenario(validate_model(document, Scenario), document)

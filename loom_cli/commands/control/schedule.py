@@ -63,7 +63,14 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> int:
     """Make a schedule."""
     from loom_cli.commands.run.start_agent import Request, load
-    from loom_cli.commands.run.start_graph import GraphRequest, is_graph, load_graph, needed, refuse_for_graphs
+    from loom_cli.commands.run.start_graph import (
+        GraphRequest,
+        is_graph,
+        load_graph,
+        needed,
+        read_once,
+        refuse_for_graphs,
+    )
     from loom_cli.opening import check_start, opened
     from loom_client.start.schedules import Times
     from loom_dsl.graph.plan import Plan
@@ -72,12 +79,13 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
     options["times"] = Times(cron=cron, every=every, timezone=timezone)
     options["times"].spec()
     what: Any
-    if is_graph(file):
+    document = read_once(file)
+    if is_graph(document):
         refuse_for_graphs(task=task)
-        what, options["input"] = load_graph(GraphRequest(file, tuple(values or ()), input_file))
+        what, options["input"] = load_graph(GraphRequest(file, tuple(values or ()), input_file, document=document))
     else:
-        wanted = needed(file, task or "", values, input_file)
-        what, options["task"] = load(Request(file, wanted, tools=tuple(tools or ())))
+        wanted = needed(file, document, task or "", values, input_file)
+        what, options["task"] = load(Request(file, wanted, tools=tuple(tools or ()), document=document))
         options["turn"] = file.parent / what.turn if what.turn else None
     check_start(what.root if isinstance(what, Plan) else what.name)
     async with opened(connection.settings(), create=True) as loom:

@@ -77,6 +77,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
         is_graph,
         load_graph,
         needed,
+        read_once,
         refuse_for_graphs,
         start_graph,
     )
@@ -84,16 +85,17 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     settings = connection.settings()
     begin: Callable[[Loom], Awaitable[str]]
-    if is_graph(agent):
+    document = read_once(agent)
+    if is_graph(document):
         refuse_for_graphs(task=task, session=session, model=model, max_turns=max_turns, mode=mode)
-        wanted = GraphRequest(agent, tuple(values or ()), input_file, workdir, job)
+        wanted = GraphRequest(agent, tuple(values or ()), input_file, workdir, job, document=document)
         plan, given = load_graph(wanted)
         check_start(plan.root)
         begin = partial(start_graph, request=wanted, plan=plan, given=given)
     else:
         request = Request(
             agent,
-            needed(agent, task, values, input_file),
+            needed(agent, document, task, values, input_file),
             workdir,
             job,
             session,
@@ -101,6 +103,7 @@ async def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
             max_turns,
             tuple(tools or ()),
             mode,
+            document,
         )
         definition, text = load(request)
         check_start(definition.name)

@@ -16,7 +16,7 @@ from loom_client.settings import worker_command
 from loom_client.start.submission import check_tools, new_id
 from loom_dsl.agent.definition import Agent, read_agent
 from loom_dsl.agent.run import LoopLimits, RunInput, check_id
-from loom_dsl.documents.document import Document, load_document
+from loom_dsl.documents.document import Document, load_yaml, of_kind
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.permissions.policy import Mode
 from loom_store.store import Store
@@ -44,6 +44,8 @@ class Request:
     max_turns: int | None = None
     tools: tuple[str, ...] = ()
     mode: Mode | None = None
+    document: Document | None = None
+    """What is in the agent's file, where it was read already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def load(request: Request) -> tuple[Agent, str]:
     """
     for what, name in (("job", request.job), ("session", request.session)):
         check_id(what, name)
-    agent, document = _load(request.agent, request.model, request.tools)
+    document = request.document or load_yaml(_read_file(request.agent), str(request.agent))
+    agent = _agent_of(document, request.model, request.tools)
     if request.mode is not None:
         permissions = agent.permissions.model_copy(update={"mode": request.mode})
         agent = agent.model_copy(update={"permissions": permissions})
@@ -89,14 +92,14 @@ def load_definition(path: Path, model: str | None, tools: tuple[str, ...]) -> Ag
     Raises:
         UserError: Something is wrong with it; says what, and where.
     """
-    return _load(path, model, tools)[0]
+    return _agent_of(load_yaml(_read_file(path), str(path)), model, tools)
 
 
-def _load(path: Path, model: str | None, tools: tuple[str, ...]) -> tuple[Agent, Document]:
-    document = load_document(_read_file(path), str(path), kinds=("agent",))
-    agent = read_agent(document, os.environ, {"model": model} if model is not None else None)
+def _agent_of(document: Document, model: str | None, tools: tuple[str, ...]) -> Agent:
+    overrides = {"model": model} if model is not None else None
+    agent = read_agent(of_kind(document, ("agent",)), os.environ, overrides)
     check_tools(agent, document, _resolver(tools))
-    return agent, document
+    return agent
 
 
 def read_task(task: str) -> str:

@@ -16,6 +16,7 @@ from loom_dsl.text.canonical import read_json, read_json_or_text
 
 if TYPE_CHECKING:
     from loom_client.client import Loom
+    from loom_dsl.documents.document import Document
     from loom_dsl.graph.plan import Plan
     from loom_dsl.graph.state import InputField
 
@@ -38,6 +39,8 @@ class GraphRequest:
     workdir: Path | None = None
     job: str | None = None
     tools: tuple[str, ...] = ()
+    document: "Document | None" = None
+    """What is in the file, where it was read already."""
 
 
 def register(app: typer.Typer) -> None:
@@ -45,18 +48,31 @@ def register(app: typer.Typer) -> None:
     app.command("event", help="Send an event to the node of a graph's job that waits for it.")(event)
 
 
-def is_graph(path: Path) -> bool:
-    """Whether a file is a graph's. One that cannot be read is not: reading it as an agent's says what is wrong."""
-    from loom_dsl.documents.document import load_document
+def read_once(path: Path) -> "Document | None":
+    """Read the file that is to be run; None where it cannot be read: reading it as an agent's says what is wrong."""
+    from loom_dsl.documents.document import load_yaml
     from loom_dsl.errors import DocumentError
 
     try:
-        return bool(load_document(path.read_bytes(), str(path)).data["kind"] == "graph")
+        return load_yaml(path.read_bytes(), str(path))
     except (OSError, DocumentError):
+        return None
+
+
+def is_graph(document: "Document | None") -> bool:
+    """Whether a document is a graph's. One that is none of Loom's is not."""
+    from loom_dsl.documents.document import of_kind
+    from loom_dsl.errors import DocumentError
+
+    try:
+        return document is not None and bool(of_kind(document).data["kind"] == "graph")
+    except DocumentError:
         return False
 
 
-def needed(agent: Path, task: str | None, values: Sequence[str] | None, file: Path | None) -> str:
+def needed(
+    agent: Path, document: "Document | None", task: str | None, values: Sequence[str] | None, file: Path | None
+) -> str:
     """Give an agent's task.
 
     Raises:
@@ -65,11 +81,11 @@ def needed(agent: Path, task: str | None, values: Sequence[str] | None, file: Pa
         UserError: There is no task, or there is an input, which only graphs take.
     """
     from loom_cli.project.files import near_file, read_document
-    from loom_dsl.documents.document import load_document
+    from loom_dsl.documents.document import load_yaml, of_kind
     from loom_dsl.errors import NotFoundError, UserError
 
     if task is None and agent.is_file():
-        load_document(read_document(agent), str(agent))
+        of_kind(document or load_yaml(read_document(agent), str(agent)))
 
     if not agent.exists() and (task is None or values or file is not None):
         hint = near_file(agent) or "give an agent's or a graph's, or begin one with `loom new`"
@@ -106,7 +122,7 @@ def load_graph(request: GraphRequest) -> "tuple[Plan, dict[str, Any]]":
     from loom_client.start.submission import plan_of
     from loom_dsl.graph.graph import checked_input
 
-    plan = plan_of(request.graph, lambda found: say_findings([found]))
+    plan = plan_of(request.document or request.graph, lambda found: say_findings([found]))
     body = plan.bodies[plan.root]
     given = _read_values(request.file) if request.file is not None else {}
     for text in request.values:

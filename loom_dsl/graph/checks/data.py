@@ -69,7 +69,8 @@ def check_data(unit: Unit, checked: Checked) -> Iterator[Finding]:
                 continue
             if name not in variables:
                 message = f"`{key}` writes `{name}`, which the graph's `state` does not have"
-                yield Finding("L121", message, unit.at(key, *place), _declare(name, variables), True)
+                fix = _declare(name, variables)
+                yield Finding("L121", message, unit.at(key, *place), fix, key=True, about=("state", name))
                 continue
             wrong = _misfit(variables[name], value)
             if not wrong and variables[name].reduce == "replace":

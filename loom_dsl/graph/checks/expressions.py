@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
+from typing import NamedTuple
 
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import ExpressionError
@@ -53,7 +54,7 @@ def check_expressions(unit: Unit, checked: Checked) -> Iterator[Finding]:
                 for reference in reading.references:
                     found = unknown(unit, checked, slot, reference)
                     if found is not None:
-                        yield Finding("L121", found[0], unit.at(key, *place), found[1])
+                        yield Finding("L121", found[0], unit.at(key, *place), found[1], about=reference.path[:2])
 
 
 def _failure(reading: Reading) -> str:
@@ -250,8 +251,15 @@ def _named(unit: Unit, checked: Checked, slot: Slot, path: str, style: str) -> s
 # L123, L126 and L131 inside expressions: operators and fields that the types of what they are given do not have.
 
 
-Wrong = tuple[str, str, str]
-"""Code, message, what to do."""
+class Wrong(NamedTuple):
+    """What cannot work: code, message, what to do, and what it is about, as the path that names it."""
+
+    code: str
+    message: str
+    fix: str
+    about: tuple[str, ...] = ()
+
+
 _NUMBER, _TEXT, _LIST = frozenset({"integer", "number"}), frozenset({"string"}), frozenset({"array"})
 _ORDERED = (_NUMBER | {"boolean"}, _TEXT, _LIST)
 _INDEXED = _TEXT | _LIST
@@ -266,8 +274,8 @@ def check_operands(unit: Unit, checked: Checked) -> Iterator[Finding]:
         for slot in slots_of(node):
             for place, reading in expressions_of(slot):
                 if not reading.constant:  # whether a constant has a value is tried out
-                    for code, message, fix in dict.fromkeys(_Operands(unit, checked, key, slot, reading).wrong()):
-                        yield Finding(code, message, unit.at(key, *place), fix)
+                    for wrong in dict.fromkeys(_Operands(unit, checked, key, slot, reading).wrong()):
+                        yield Finding(wrong.code, wrong.message, unit.at(key, *place), wrong.fix, about=wrong.about)
 
 
 @dataclass(frozen=True)
@@ -293,11 +301,8 @@ class _Operands:
         if divided or "integer" not in kinds:
             gives = "a number that is not whole" if divided else words(kinds)
             fix = "divide with `//`" if divided else "give it a whole number, such as len(…)"
-            yield (
-                "L123",
-                f"`{self.slot.place[-1]}` takes a whole number, and `{self.reading.source}` gives {gives}",
-                fix,
-            )
+            message = f"`{self.slot.place[-1]}` takes a whole number, and `{self.reading.source}` gives {gives}"
+            yield Wrong("L123", message, fix)
 
     def _in(self, node: ast.AST, bound: frozenset[str]) -> Iterator[Wrong]:
         if isinstance(node, ast.ListComp | ast.GeneratorExp):
@@ -342,7 +347,8 @@ class _Operands:
             kinds = self.kinds(node.value, bound)
             if not kinds & _INDEXED:
                 target = ast.unparse(node.value)
-                yield "L126", f"`{target}` is {words(kinds)}, which has no items", f"read `{target}` itself"
+                message = f"`{target}` is {words(kinds)}, which has no items"
+                yield Wrong("L126", message, f"read `{target}` itself", alone(node.value, bound) or ())
 
     def _field(self, target: ast.expr, name: str, bound: frozenset[str]) -> Iterator[Wrong]:
         kinds = self.kinds(target, bound)
@@ -352,7 +358,9 @@ class _Operands:
         shown = ast.unparse(target)
         fix = f"write `len({shown})`" if name in _LENGTHS and kinds & _INDEXED else f"read `{shown}` itself"
         fix += ", or an item of it" if kinds & _LIST and name not in _LENGTHS else ""
-        yield "L126", f"`{shown}` is {words(kinds)}, and `{self.key}` reads the field `{name}` of it", fix
+        yield Wrong(
+            "L126", f"`{shown}` is {words(kinds)}, and `{self.key}` reads the field `{name}` of it", fix, path or ()
+        )
 
     def _binop(self, node: ast.BinOp, bound: frozenset[str]) -> Iterator[Wrong]:
         left, right = self.kinds(node.left, bound), self.kinds(node.right, bound)
@@ -362,7 +370,9 @@ class _Operands:
         text = isinstance(node.op, ast.Add) and "string" in left | right
         fix = "write str(…) around what is no text" if text else "give it values of one type"
         message = f"`{ast.unparse(node)}` computes with {words(left)} and {words(right)}, which always fails"
-        yield "L123", message, fix if isinstance(node.op, ast.Add) else "compute with numbers, such as int(…) gives"
+        yield Wrong(
+            "L123", message, fix if isinstance(node.op, ast.Add) else "compute with numbers, such as int(…) gives"
+        )
 
     def _compare(self, node: ast.Compare, bound: frozenset[str]) -> Iterator[Wrong]:
         parts = [node.left, *node.comparators]
@@ -372,20 +382,24 @@ class _Operands:
             if isinstance(operator, ast.Eq | ast.NotEq):
                 if not left & right:
                     message = f"`{ast.unparse(node)}` compares {told}, so it is always the same"
-                    yield "L131", message, "compare values of one type"
+                    yield Wrong("L131", message, "compare values of one type")
             elif isinstance(operator, ast.In | ast.NotIn):
                 if not right & (_INDEXED | {"object"}):
-                    yield "L123", f"`{ast.unparse(node)}` looks into {words(right)}, which always fails", "give a list"
+                    yield Wrong(
+                        "L123", f"`{ast.unparse(node)}` looks into {words(right)}, which always fails", "give a list"
+                    )
             elif not any(left & kinds and right & kinds for kinds in _ORDERED):
                 message = f"`{ast.unparse(node)}` compares {told}, which always fails"
-                yield "L123", message, "compare values of one type"
+                yield Wrong("L123", message, "compare values of one type")
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp, bound: frozenset[str]) -> Iterator[Wrong]:
         over = node.generators[0].iter
         kinds = self.kinds(over, bound)
         if "array" not in kinds:
             fix = "write keys(…), values(…) or items(…)" if "object" in kinds else "give it a list, such as split(…)"
-            yield "L123", f"`{ast.unparse(over)}` is {words(kinds)}, and a list is made from the items of a list", fix
+            yield Wrong(
+                "L123", f"`{ast.unparse(over)}` is {words(kinds)}, and a list is made from the items of a list", fix
+            )
 
 
 _LOOKS: dict[type[ast.AST], Callable[..., Iterator[Wrong]]] = {

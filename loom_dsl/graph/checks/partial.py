@@ -1,6 +1,5 @@
 """What can be told of a graph although parts of the document are wrong."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +24,6 @@ _NODE: TypeAdapter[Node] = TypeAdapter(AnyNode)
 
 
 _FIELDS: Mapping[str, TypeAdapter[Any]] = {"input": TypeAdapter(InputField), "state": TypeAdapter(StateField)}
-_NAMED = re.compile(r"`([A-Za-z][A-Za-z0-9_]{0,63})`")
 
 
 @dataclass
@@ -88,7 +86,7 @@ def _findings(unit: Unit, checked: Checked) -> Iterator[Finding]:
             if name not in variables and not checked.turns:
                 message = f"`{key}` writes `{name}`, which the graph's `state` does not have"
                 fix = did_you_mean(name, variables, "fields") if variables else f"declare it: `state: {{{name}: any}}`"
-                yield Finding("L121", message, unit.at(key, *place), fix, True)
+                yield Finding("L121", message, unit.at(key, *place), fix, key=True, about=("state", name))
 
 
 def _guessed(unit: Unit, checked: Checked, finding: Finding, broken: _Broken) -> bool:
@@ -101,13 +99,12 @@ def _guessed(unit: Unit, checked: Checked, finding: Finding, broken: _Broken) ->
         return False
     around = {other.name for other in checked.around(unit.name)}
     around |= {call.unit for calls in checked.callers.values() for call in calls}
-    if any(f"`{group}." in finding.message and graph in around for graph, group in broken.open):
+    root, *names = finding.about
+    if any(group == root and graph in around for graph, group in broken.open):
         return True
-    if any(group == "state" and graph in around for graph, group in broken.open) and " writes `" in finding.message:
-        return True
-    if any(f"`{root}` has no value here" in finding.message for root in ("item", "index", "turn", "agent", "limits")):
-        return bool(broken.nodes)
-    return any((unit.name, name) in broken.nodes for name in _NAMED.findall(finding.message)[:1])
+    if root in ("item", "index") or (root in ("turn", "agent", "limits") and not checked.turns):
+        return bool(broken.nodes)  # one of them may be what gives it a value here
+    return root == "nodes" and (unit.name, names[0]) in broken.nodes
 
 
 def _may_race(unit: Unit, key: str, broken: set[str]) -> bool:
@@ -121,7 +118,7 @@ def _may_come_from_anywhere(unit: Unit, finding: Finding) -> bool:
     """Whether the `result` that a finding is about is that of nodes before, which may not be readable."""
     key, slot, *_ = finding.place[len(unit.place) + 1 :]
     own = slot in ("next", "write", "compensate") and not isinstance(unit.body.nodes[str(key)], Branch)
-    return not own and finding.message.startswith("`result`")
+    return not own and finding.about == ("result",)
 
 
 def _body(kind: Any, data: Mapping[str, Any], within: str, broken: _Broken, **more: Any) -> Any:

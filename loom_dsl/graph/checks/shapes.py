@@ -122,17 +122,19 @@ def _closed(schema: Mapping[str, Any] | None) -> Fields | None:
 
 def _fields(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], reading: Reading) -> Iterator[Finding]:
     nodes = shapes.unit.body.nodes
+    about: tuple[str, ...]
     for reference in reading.references:
         root, *keys = reference.path
         if root == "nodes" and len(keys) > 1 and keys[0] in nodes:
-            known, name, whose = shapes.of(keys[0]), keys[1], f"the result of `{keys[0]}`"
+            known, name, whose, about = shapes.of(keys[0]), keys[1], f"the result of `{keys[0]}`", ("nodes", keys[0])
         elif root == "result" and keys and not reference.soft:
-            known, name, whose = shapes.read(key, slot), keys[0], "`result`"
+            known, name, whose, about = shapes.read(key, slot), keys[0], "`result`", ("result",)
         else:
             continue
         if known is not None and name not in known and not reference.soft:
             message = f"{whose} has no field `{name}` when `{key}` reads it"
-            yield Finding("L126", message, shapes.unit.at(key, *place), did_you_mean(name, sorted(known), "fields"))
+            fix = did_you_mean(name, sorted(known), "fields")
+            yield Finding("L126", message, shapes.unit.at(key, *place), fix, about=about)
 
 
 def _choices(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], reading: Reading) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ class Finding:
         place: Path in the normal form of the document.
         fix: What to do about it.
         key: Whether the finding is about the key at the place, not about its value.
+        about: What of an expression, or of what is written, it is about, as the path that names it: ``("state", "x")``,
+            ``("nodes", "look")``, ``("result",)``; empty where a finding is about nothing of the kind.
     """
 
     code: str
@@ -56,6 +58,7 @@ class Finding:
     place: Place
     fix: str = ""
     key: bool = False
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def _period(token: Token) -> float:
 
 def _end_of_time(machine: Moves, token: Token) -> None:
     """The question expires, unless decisions that came before are not settled yet."""
-    if machine.arrivals.get(token.data["id"]):
+    if machine.pending_decisions.get(token.data["id"]):
         token.data["fired"] = True
         return machine.command(CancelTimer(at=token.at))
     return expire(machine, token)

@@ -1,19 +1,20 @@
-"""Decisions that have come and are not settled: they count in the order in which they came, and each of them once.
+"""Pending decisions, in a queue: they count in the order in which they came, and each of them once.
 
 A signature is verified and a late signal's time is looked up outside the machine, which takes a while; what comes
 meanwhile waits for its turn. What is refused needs no turn. None of this crosses a run: one ends when nothing is in
 flight.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
-from loom_dsl.machine.arrival import Arrival, digest_of, name_of
-from loom_dsl.machine.commands import ActivityFailed, RunActivity
+from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.core import SideWork
+from loom_dsl.machine.decision_states import Stage
 from loom_dsl.machine.moves import Moves
+from loom_dsl.machine.pending_decision import PendingDecision, digest_of, name_of
 from loom_dsl.machine.state import WAITING, Token
 from loom_dsl.tools.risk import reaches
 
@@ -24,69 +25,66 @@ such a place before there were rules goes on without them."""
 SAID = "loom.arrivals.2"
 """Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
 ONCE = "this was received before, and counts once"
-LOOKING, VERIFYING = "looking", "verifying"
 MOST_KEPT = 100
 """Decisions of which a job knows that they counted."""
 
 
-def answer_all(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
+def answer_all(machine: Moves, pending: PendingDecision, verdict: str, why: str) -> None:
     """Answer whoever sent a decision and waits for that, each time that it came."""
-    for signal in (arrival.signal, *arrival.again):
+    for signal in (pending.signal, *pending.again):
         machine.answer(signal.answer_to, verdict, why)
 
 
-def question(machine: Moves, name: str) -> Token | None:
+def find_question(machine: Moves, name: str) -> Token | None:
     """Give the token that waits for decisions about an approval."""
     tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
     return next(tokens, None)
 
 
-def join(machine: Moves, arrival: Arrival) -> None:
-    """Put a decision behind those about the same question that came before it."""
-    line = machine.arrivals.setdefault(arrival.decision.approval_id, [])
-    if arrival not in line:
-        line.append(arrival)
+def join(machine: Moves, pending: PendingDecision) -> None:
+    """Put a decision behind those about the same question that came before it, if it is not in the queue."""
+    queue = machine.pending_decisions.setdefault(pending.decision.approval_id, [])
+    if pending not in queue:
+        queue.append(pending)
 
 
-def leave(machine: Moves, arrival: Arrival) -> None:
-    """Take a decision out of the line, if it is in one."""
-    name = arrival.decision.approval_id
-    line = [other for other in machine.arrivals.get(name, ()) if other is not arrival]
-    if line:
-        machine.arrivals[name] = line
+def leave(machine: Moves, pending: PendingDecision) -> None:
+    """Take a decision out of the queue, if it is in it."""
+    name = pending.decision.approval_id
+    queue = [other for other in machine.pending_decisions.get(name, ()) if other is not pending]
+    if queue:
+        machine.pending_decisions[name] = queue
     else:
-        machine.arrivals.pop(name, None)
+        machine.pending_decisions.pop(name, None)
 
 
-def those(machine: Moves, name: str, doing: str) -> list[Arrival]:
-    """The decisions about an approval for which this is being done, the first one first."""
-    return [arrival for arrival in machine.arrivals.get(name, ()) if arrival.doing == doing]
+def in_stage(machine: Moves, name: str, stage: Stage) -> list[PendingDecision]:
+    """The decisions about an approval that stand there, the first one first."""
+    return [pending for pending in machine.pending_decisions.get(name, ()) if pending.stage is stage]
 
 
-def settle(machine: Moves, name: str) -> None:
-    """Let the decisions count whose turn it is. When the question is gone, none waits for another."""
-    while (arrival := _next(machine, name)) is not None:
-        leave(machine, arrival)
-        assert arrival.count is not None
-        arrival.count()
+def is_its_turn(machine: Moves, pending: PendingDecision) -> bool:
+    """Whether nothing that came before it keeps a decision waiting whose question is open."""
+    queue = machine.pending_decisions.get(pending.decision.approval_id)
+    return not queue or queue[0] is pending or not machine.patched(RULES)
 
 
-def _next(machine: Moves, name: str) -> Arrival | None:
-    line = machine.arrivals.get(name, [])
-    ready = next((arrival for arrival in line if arrival.count is not None), None)
-    if ready is None or ready is line[0] or question(machine, name) is None:
-        return ready
-    return None if machine.patched(RULES) else ready
+def next_queued(machine: Moves, name: str) -> PendingDecision | None:
+    """Give the queued decision whose turn it is. When the question is gone, none waits for another."""
+    pending = next(iter(in_stage(machine, name, Stage.QUEUED)), None)
+    if pending is None or find_question(machine, name) is None or is_its_turn(machine, pending):
+        return pending
+    return None
 
 
 # -- the same decision once more ---------------------------------------------------------------------------------------
 
 
-def under_way(machine: Moves, decision: Decision) -> Arrival | None:
-    """Give the arrival of this very decision that is not settled yet."""
-    line = machine.arrivals.get(decision.approval_id, [])
-    name = name_of(decision) if line else ""
-    return next((arrival for arrival in line if name and arrival.name == name), None)
+def pending_twin(machine: Moves, decision: Decision) -> PendingDecision | None:
+    """Give this very decision as it came before, while it is not settled."""
+    queue = machine.pending_decisions.get(decision.approval_id, [])
+    name = name_of(decision) if queue else ""
+    return next((pending for pending in queue if name and pending.name == name), None)
 
 
 def keep(machine: Moves, decision: Decision, verdict: str) -> None:
@@ -191,33 +189,25 @@ def _mark(decision: Decision) -> str:
     return f"~signed/{decision.signature.key}/{decision.signature.nonce}"
 
 
-def verify(machine: Moves, token: Token, arrival: Arrival, sent: float, then: Callable[[str, str], None]) -> None:
-    """Have a signature verified; the question stays open meanwhile.
-
-    Args:
-        machine: The machine.
-        token: What waits.
-        arrival: A decision that has a signature.
-        sent: When it came, in seconds since 1970, as far as it is known.
-        then: Takes the verdict, and why; also when the question is gone by then.
-    """
+def start_verification(machine: Moves, token: Token, pending: PendingDecision, take: SideWork) -> None:
+    """Have the signature of a decision verified, and the result handed on; the question stays open meanwhile."""
     number = token.data["verified"] = token.data.get("verified", 0) + 1
-    at, signal = f"{PLACE}{token.at}+{number}", arrival.signal
-
-    def take(result: Any, failed: ActivityFailed | None) -> None:
-        told = result if isinstance(result, dict) else {}
-        verdict = told.get("verdict", UNVERIFIABLE)
-        then(str(verdict), str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED)))
-
+    at, signal = f"{PLACE}{token.at}+{number}", pending.signal
     tool, requester = subject_of(token.data["request"])
-    arrival.doing = VERIFYING
     machine.side_work[at] = take
     arguments = {
         "decision": signal.payload,
         "tool": tool,
         "requester": requester,
-        "came": sent,
+        "came": pending.sent,
         "signal": signal.name if signal.answer_to is None else "",
     }
     # It only looks, so events must not travel with it: they would count as stored.
     machine.command(RunActivity(at=at, activity=VERIFY, arguments=arguments, carries=False, timeout=15.0, retry=_RETRY))
+
+
+def verification_of(result: Any) -> tuple[str, str]:
+    """Read what the verification of a signature gave: a verdict, and why. One that failed found nothing out."""
+    told = result if isinstance(result, dict) else {}
+    verdict = str(told.get("verdict", UNVERIFIABLE))
+    return verdict, str(told.get("message", "" if verdict == VERIFIED else _UNVERIFIED))

@@ -1,5 +1,8 @@
 """Decisions: whether one counts, when it came, and what follows from it."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from loom_dsl.agent.turn import LARGEST_STATE as LARGEST_TURN
@@ -8,8 +11,14 @@ from loom_dsl.approvals.policy import is_among, person
 from loom_dsl.approvals.signature import TOO_LATE, VERIFIED
 from loom_dsl.errors import PlanError
 from loom_dsl.graph.nodes import Approval
-from loom_dsl.machine.arrival import Arrival
-from loom_dsl.machine.commands import CancelActivity, CancelTimer, RunActivity, SignalReceived
+from loom_dsl.machine.commands import (
+    ActivityFailed,
+    CancelActivity,
+    CancelTimer,
+    RunActivity,
+    SignalReceived,
+)
+from loom_dsl.machine.decision_states import Question, Stage, Verdict, next_stage
 from loom_dsl.machine.ending import EXPIRED, close_approval, drop_all
 from loom_dsl.machine.kinds.approvals import (
     approval_due,
@@ -22,33 +31,34 @@ from loom_dsl.machine.kinds.approvals import (
     wake,
 )
 from loom_dsl.machine.kinds.decision_queue import (
-    LOOKING,
     MOST_VERIFIED,
     ONCE,
     PIPELINES,
     RULES,
     SAID,
     UNVERIFIABLE,
-    VERIFYING,
     answer_all,
+    find_question,
+    in_stage,
+    is_its_turn,
     join,
     keep,
     leave,
+    next_queued,
     note_counted,
     outcome,
+    pending_twin,
     proof_of,
-    question,
-    settle,
     signature_refusal,
-    those,
-    under_way,
-    verify,
+    start_verification,
+    verification_of,
     was_counted,
     was_said,
 )
 from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFICATIONS
 from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.payloads import size_of
+from loom_dsl.machine.pending_decision import PendingDecision
 from loom_dsl.machine.state import READY, WAITING, Token
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.confusables import mixes_scripts
@@ -60,6 +70,21 @@ STOPS = frozenset({"reject", "terminate"})
 """Choices for which one person is enough, whatever the quorum."""
 Refusal = tuple[str, str]
 """A verdict, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found about a decision.
+
+    Attributes:
+        verdict: By which the table says what follows.
+        answer: What whoever sent it is told, where the verdict settles it: a word for programs, and why.
+        decided: What all have decided, where that is it.
+    """
+
+    verdict: Verdict
+    answer: Refusal = ("", "")
+    decided: Decision | None = None
 
 
 def refusal(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
@@ -132,28 +157,39 @@ def _named(by: str) -> str:
     return repr(by[:100]) if by else "a decision without `by`"
 
 
-def vote(machine: Moves, token: Token, decision: Decision) -> Decision | Refusal:
-    """Count a decision. The decision of all, when enough people have answered alike; else what became of this one."""
+def vote(machine: Moves, token: Token, decision: Decision) -> Found:
+    """Count a decision with those that say the same, and remember that it came."""
     need = policy_of(token).quorum
     if need == 1 or decision.choice in STOPS:
-        return decision
+        note_counted(machine, decision)
+        keep(machine, decision, "recorded")
+        return Found(Verdict.DECIDED, decided=decision)
     votes: list[dict[str, str]] = token.data.get("votes", [])
     message = decision.message if decision.choice == "respond" else ""
     content = digest(canonical_json([decision.choice, decision.edited_arguments, message]))[:16]
     before = next((given for given in votes if person(given["by"]) == person(decision.by)), None)
     if before is not None:
-        same = before["content"] == content
         why = f"{decision.by} has answered already, and counts once; {_count(votes, before['content'], need)}"
-        return ("already_done", why) if same else ("not_allowed", why)
+        if before["content"] != content:
+            return Found(Verdict.REFUSED, ("not_allowed", why))
+        keep(machine, decision, "already_done")
+        return Found(Verdict.REPEATED, ("already_done", why))
+    note_counted(machine, decision)
+    keep(machine, decision, "recorded")
     mine = {"by": decision.by, "content": content, "remember": decision.remember, "message": decision.message}
     mine |= {"key": decision.signature.key} if decision.signature else {}
     token.data["votes"] = votes = [*votes, mine]
     alike = [given for given in votes if given["content"] == content]
-    have = {"choice": decision.choice, "by": decision.by, "have": len(alike), "need": need}
     if len(alike) < need:
+        have = {"choice": decision.choice, "by": decision.by, "have": len(alike), "need": need}
         proof = proof_of(token, decision)
         machine.emit("approval_changed", approval_id=token.data["id"], what="vote", **have, **proof)
-        return "recorded", f"{decision.choice} recorded: {_count(votes, content, need)}"
+        return Found(Verdict.RECORDED, ("recorded", f"{decision.choice} recorded: {_count(votes, content, need)}"))
+    return Found(Verdict.DECIDED, decided=_decision_of_all(decision, alike, message))
+
+
+def _decision_of_all(decision: Decision, alike: list[dict[str, str]], message: str) -> Decision:
+    """Put together what several people have decided: their names, and the shortest reach that one of them gave it."""
     reach = ("no", "job", "rule")
     remember = reach[min(reach.index(given["remember"]) for given in alike)]
     messages = message or "; ".join(dict.fromkeys(given["message"] for given in alike if given["message"]))
@@ -259,23 +295,107 @@ def decide(machine: Moves, signal: SignalReceived, decision: Decision) -> None:
     before = outcome(machine, decision)
     if before is not None and machine.patched(RULES):
         return machine.answer(signal.answer_to, *before)
-    same = under_way(machine, decision)
-    if same is not None and machine.patched(RULES):
-        return same.came_again(signal)
-    token = question(machine, decision.approval_id)
-    if token is None and was_said(machine, decision) and machine.patched(SAID):
-        return machine.answer(signal.answer_to, *_again(decision))
+    twin = pending_twin(machine, decision)
+    if twin is not None and machine.patched(RULES):
+        return twin.repeat(signal)
+    token = find_question(machine, decision.approval_id)
+    pending = PendingDecision(decision, signal, machine.state.last)
     if token is None:
-        return refuse(machine, signal, *(was_counted(machine, decision) or _closed(machine, decision.approval_id)))
+        return advance(machine, pending, _check_without_question(machine, decision))
     _do_what_was_due(machine, token)
-    if refused := refusal(machine, token, decision):
-        return refuse(machine, signal, *refused)
-    if not _is_late(machine, token):
-        return _weigh(machine, token, Arrival(decision, signal), machine.state.last)
+    advance(machine, pending, _check_arrival(machine, token, pending))
+    return take_turns(machine, decision.approval_id)
+
+
+def advance(machine: Moves, pending: PendingDecision, found: Found) -> None:
+    """Bring a decision to the stage that follows from what was found, and do what that stage is for."""
+    token = find_question(machine, pending.decision.approval_id)
+    pending.stage = next_stage(pending.stage, _standing(machine, token), found.verdict)
+    _ENTER[pending.stage](machine, token, pending, found)
+
+
+def _standing(machine: Moves, token: Token | None) -> Question:
+    """How a question stands."""
+    if token is None:
+        return Question.GONE
+    node, deadline = machine.node(token), token.data["deadline"]
+    assert isinstance(node, Approval)
+    over = deadline is not None and machine.state.last > deadline
+    overdue = over and node.approval.late == "reject" and ends_at_deadline(token)
+    return Question.OVERDUE if overdue else Question.OPEN
+
+
+def take_turns(machine: Moves, name: str) -> None:
+    """Let the decisions count whose turn it is."""
+    while (pending := next_queued(machine, name)) is not None:
+        advance(machine, pending, _check_turn(machine, pending.decision))
+
+
+# Checks: each looks at a decision where it stands, and says what it finds.
+
+
+def _check_arrival(machine: Moves, token: Token, pending: PendingDecision) -> Found:
+    """A decision has come, and its question is there."""
+    if refused := refusal(machine, token, pending.decision):
+        return Found(Verdict.REFUSED, refused)
+    if _standing(machine, token) is Question.OPEN:
+        return _check_place(machine, pending)
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
-    if signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
-        return refuse(machine, signal, *_late(token))
-    return _look_up_time(machine, token, Arrival(decision, signal))
+    if pending.signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
+        return Found(Verdict.LATE, _late(token))
+    if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MOST_CHECKED:
+        return Found(Verdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
+    return Found(Verdict.UNDATED)
+
+
+def _check_time(machine: Moves, token: Token, pending: PendingDecision, result: Any) -> Found:
+    """The server's time of a decision is known, or could not be found; in doubt it is late."""
+    sent = result.get("sent") if isinstance(result, dict) else None
+    if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
+        return Found(Verdict.LATE, _late(token))
+    if refused := refusal(machine, token, pending.decision):
+        return Found(Verdict.REFUSED, refused)
+    pending.sent = sent
+    return _check_place(machine, pending)
+
+
+def _check_place(machine: Moves, pending: PendingDecision) -> Found:
+    """A decision came in time from somebody who may decide: what it waits for."""
+    if pending.decision.signature is None:
+        return Found(Verdict.TURN if is_its_turn(machine, pending) else Verdict.BEHIND)
+    verified = in_stage(machine, pending.decision.approval_id, Stage.VERIFYING)
+    if sum(other is not pending for other in verified) >= MOST_VERIFIED:
+        return Found(Verdict.CROWDED, ("full", "too many signatures for this approval are being verified; try again"))
+    return Found(Verdict.SIGNED)
+
+
+def _check_signature(machine: Moves, pending: PendingDecision, result: Any) -> Found:
+    """A signature was held against the keys."""
+    verdict, why = verification_of(result)
+    asked = find_question(machine, pending.decision.approval_id) is not None
+    if asked and verdict in TOO_LATE and pending.takes_signal():
+        # Of a signal the server's time can be looked up, so what is too late as an update may be in time.
+        pending.sent = machine.state.last
+        return _check_place(machine, pending)
+    if verdict == VERIFIED:
+        return Found(Verdict.VERIFIED)
+    return Found(Verdict.UNVERIFIABLE if verdict == UNVERIFIABLE else Verdict.REFUSED, (verdict, why))
+
+
+def _check_turn(machine: Moves, decision: Decision) -> Found:
+    """It is the turn of a decision that has waited. Much may have happened meanwhile, so all is looked at again."""
+    token = find_question(machine, decision.approval_id)
+    if token is None:
+        return _check_without_question(machine, decision)
+    refused = refusal(machine, token, decision)
+    return Found(Verdict.REFUSED, refused) if refused else Found(Verdict.TURN)
+
+
+def _check_without_question(machine: Moves, decision: Decision) -> Found:
+    """Nothing waits for a decision any more."""
+    if was_said(machine, decision) and machine.patched(SAID):
+        return Found(Verdict.REPEATED, ("already_done", f"{decision.choice}: {ONCE}"))
+    return Found(Verdict.REFUSED, was_counted(machine, decision) or _closed(machine, decision.approval_id))
 
 
 def _do_what_was_due(machine: Moves, token: Token) -> None:
@@ -289,27 +409,11 @@ def _do_what_was_due(machine: Moves, token: Token) -> None:
         set_timer(machine, token)
 
 
-def _is_late(machine: Moves, token: Token) -> bool:
-    """Whether what is seen now counts only if it was sent before."""
-    node, deadline = machine.node(token), token.data["deadline"]
-    assert isinstance(node, Approval)
-    over = deadline is not None and machine.state.last > deadline
-    return over and node.approval.late == "reject" and ends_at_deadline(token)
-
-
-def _late(token: Token) -> tuple[str, str]:
+def _late(token: Token) -> Refusal:
     return "expired", f"the decision came after the deadline: {token.data['id']}"
 
 
-def _turn_down(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
-    """Do nothing about a decision; whoever sent it once more is told the same."""
-    leave(machine, arrival)
-    refuse(machine, arrival.signal, verdict, why)
-    for signal in arrival.again:
-        machine.answer(signal.answer_to, verdict, why)
-
-
-def _closed(machine: Moves, name: str) -> tuple[str, str]:
+def _closed(machine: Moves, name: str) -> Refusal:
     """Why nothing waits for a decision of this id."""
     if name in machine.state.decided:
         return "already_decided", f"this approval is already decided: {name}"
@@ -318,82 +422,106 @@ def _closed(machine: Moves, name: str) -> tuple[str, str]:
     return "unknown", f"no approval of this id is open: {name}"
 
 
-def _again(decision: Decision) -> tuple[str, str]:
-    return "already_done", f"{decision.choice}: {ONCE}"
+# Stages: what is done when a decision gets there.
 
 
-def _weigh(machine: Moves, token: Token, arrival: Arrival, sent: float) -> None:
-    """The decision came in time from somebody who may decide: count it, once its signature is verified."""
-    name = arrival.decision.approval_id
-    if arrival.decision.signature is None:
-        arrival.count = lambda: _count_arrival(machine, arrival)
-        join(machine, arrival)
-        return settle(machine, name)
-
-    def then(verdict: str, why: str) -> None:
-        _verified(machine, arrival, verdict, why)
-
-    if len(those(machine, name, VERIFYING)) >= MOST_VERIFIED:
-        why = "too many signatures for this approval are being verified; try again"
-        return _turn_down(machine, arrival, "full", why)
-    join(machine, arrival)
-    return verify(machine, token, arrival, sent, then)
+def _look_up(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    """The deadline is past by the workflow's clock, and only the server knows when the signal was sent."""
+    assert token is not None
+    join(machine, pending)
+    if in_stage(machine, token.data["id"], Stage.LOOKING_UP)[0] is pending:
+        _start_lookup(machine, token, pending)
 
 
-def _verified(machine: Moves, arrival: Arrival, verdict: str, why: str) -> None:
-    """A signature was held against the keys."""
-    name = arrival.decision.approval_id
-    arrival.doing = ""
-    token = question(machine, name)
-    if token is not None and verdict in TOO_LATE and arrival.takes_signal():
-        # Of a signal the server's time can be looked up, so what is too late as an update may be in time.
-        return _weigh(machine, token, arrival, machine.state.last)
-    if verdict == VERIFIED or (token is None and verdict == UNVERIFIABLE):
-        arrival.count = lambda: _count_arrival(machine, arrival)
-    else:
-        _turn_down(machine, arrival, verdict, why)
-    settle(machine, name)
+def _start_lookup(machine: Moves, token: Token, pending: PendingDecision) -> None:
+    at = f"~late/{token.at}"
+    machine.side_work[at] = partial(time_found, machine, pending)
+    arguments = {"signal": DECISION, "digest": digest(canonical_json(pending.signal.payload))}
+    # It only looks, so events must not travel with it: they would count as stored.
+    looking = RunActivity(at=at, activity="loom.signal.time", arguments=arguments, carries=False, timeout=10.0)
+    machine.command(looking)
+
+
+def time_found(machine: Moves, pending: PendingDecision, result: Any, failed: ActivityFailed | None) -> None:
+    """The lookup of a decision's time has ended; the next one begins, one after the other."""
+    name = pending.decision.approval_id
+    token = find_question(machine, name)
+    if token is None:
+        for other in in_stage(machine, name, Stage.LOOKING_UP):
+            advance(machine, other, Found(Verdict.CLOSED, _closed(machine, name)))
+        return take_turns(machine, name)
+    advance(machine, pending, _check_time(machine, token, pending, result))
+    take_turns(machine, name)
+    if token.status != WAITING:
+        return None
+    if rest := in_stage(machine, name, Stage.LOOKING_UP):
+        return _start_lookup(machine, token, rest[0])
+    return _expire_if_held(machine, name)
+
+
+def _verify(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    assert token is not None
+    join(machine, pending)
+    start_verification(machine, token, pending, partial(signature_verified, machine, pending))
+
+
+def signature_verified(machine: Moves, pending: PendingDecision, result: Any, failed: ActivityFailed | None) -> None:
+    """The verification of a decision's signature has ended."""
+    name = pending.decision.approval_id
+    advance(machine, pending, _check_signature(machine, pending, result))
+    take_turns(machine, name)
     _expire_if_held(machine, name)
 
 
 def _expire_if_held(machine: Moves, name: str) -> None:
     """The time of a question was over while decisions were being looked at, and none of them counted."""
-    token = question(machine, name)
-    if token is not None and not machine.arrivals.get(name) and token.data.pop("fired", False):
+    token = find_question(machine, name)
+    if token is not None and not machine.pending_decisions.get(name) and token.data.pop("fired", False):
         approval_due(machine, token)
 
 
-def _count_arrival(machine: Moves, arrival: Arrival) -> None:
-    """It is a decision's turn. Much may have happened since it came, so all else is looked at again."""
-    decision = arrival.decision
-    token = question(machine, decision.approval_id)
-    if token is None and was_said(machine, decision) and machine.patched(SAID):
-        return answer_all(machine, arrival, *_again(decision))
-    if token is None:
-        refused = was_counted(machine, decision) or _closed(machine, decision.approval_id)
-        return _turn_down(machine, arrival, *refused)
-    if refusal_now := refusal(machine, token, decision):
-        return _turn_down(machine, arrival, *refusal_now)
-    return _take(machine, token, arrival)
+def _queue(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    join(machine, pending)
 
 
-def _take(machine: Moves, token: Token, arrival: Arrival) -> None:
-    """Count a decision."""
-    decision = arrival.decision
-    proof = proof_of(token, decision)
-    counted = vote(machine, token, decision)
-    if not isinstance(counted, Decision):
-        verdict, why = counted
-        if verdict not in ("recorded", "already_done"):
-            return _turn_down(machine, arrival, verdict, why)
-        if verdict == "recorded":
-            note_counted(machine, decision)
-        keep(machine, decision, verdict)
-        return answer_all(machine, arrival, verdict, why)
-    note_counted(machine, decision)
-    keep(machine, decision, "recorded")
-    apply_decision(machine, token, counted, proof)
-    return answer_all(machine, arrival, "recorded", f"{decision.choice} recorded")
+def _vote(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    assert token is not None
+    leave(machine, pending)
+    advance(machine, pending, vote(machine, token, pending.decision))
+
+
+def _answer(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    """Say what became of a decision to whoever sent it."""
+    leave(machine, pending)
+    answer_all(machine, pending, *found.answer)
+
+
+def _apply(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    assert token is not None
+    assert found.decided is not None
+    apply_decision(machine, token, found.decided, proof_of(token, pending.decision))
+    answer_all(machine, pending, "recorded", f"{pending.decision.choice} recorded")
+
+
+def reject(machine: Moves, token: Token | None, pending: PendingDecision, found: Found) -> None:
+    """Do nothing about a decision, and say so; whoever sent it once more is told the same."""
+    leave(machine, pending)
+    refuse(machine, pending.signal, *found.answer)
+    for signal in pending.again:
+        machine.answer(signal.answer_to, *found.answer)
+
+
+_ENTER: dict[Stage, Callable[[Moves, Token | None, PendingDecision, Found], None]] = {
+    Stage.LOOKING_UP: _look_up,
+    Stage.VERIFYING: _verify,
+    Stage.QUEUED: _queue,
+    Stage.VOTING: _vote,
+    Stage.RECORDED: _answer,
+    Stage.DECIDED: _apply,
+    Stage.REPEATED: _answer,
+    Stage.REFUSED: reject,
+    Stage.DISMISSED: _answer,
+}
 
 
 def apply_decision(machine: Moves, token: Token, decision: Decision, proof: dict[str, Any]) -> None:
@@ -408,8 +536,8 @@ def apply_decision(machine: Moves, token: Token, decision: Decision, proof: dict
     told |= {**proof, **votes_of(token, decision)}
     name = token.data["id"]
     close_approval(machine, token, **told, **_edited(decision), digest=digest_of(token.data["request"]))
-    for other in those(machine, name, LOOKING):
-        _turn_down(machine, other, *_closed(machine, name))
+    for other in in_stage(machine, name, Stage.LOOKING_UP):
+        advance(machine, other, Found(Verdict.CLOSED, _closed(machine, name)))
     machine.command(CancelTimer(at=token.at))
     token.data, token.status = {}, READY
     if decision.choice == "terminate":
@@ -422,49 +550,3 @@ def _edited(decision: Decision) -> dict[str, str]:
     """Name the arguments that are to be used instead, which are told nowhere."""
     given = decision.edited_arguments
     return {} if given is None else {"edited": digest(canonical_json(given))}
-
-
-def _look_up_time(machine: Moves, token: Token, arrival: Arrival) -> None:
-    """The deadline is past by the workflow's clock; only the server knows when the signal was sent."""
-    others = len(those(machine, token.data["id"], LOOKING))
-    if others >= MOST_CHECKED:
-        return _turn_down(machine, arrival, "full", "too many decisions for this approval are being checked")
-    arrival.doing = LOOKING
-    join(machine, arrival)
-    if not others:
-        _look_up(machine, token, arrival)
-    return None
-
-
-def _look_up(machine: Moves, token: Token, arrival: Arrival) -> None:
-    at = f"~late/{token.at}"
-    machine.side_work[at] = lambda result, failed: _looked_up(machine, arrival, result)
-    arguments = {"signal": DECISION, "digest": digest(canonical_json(arrival.signal.payload))}
-    # It only looks, so events must not travel with it: they would count as stored.
-    looking = RunActivity(at=at, activity="loom.signal.time", arguments=arguments, carries=False, timeout=10.0)
-    machine.command(looking)
-
-
-def _looked_up(machine: Moves, arrival: Arrival, result: Any) -> None:
-    """The server's time of a decision is known, or could not be found; in doubt it is late."""
-    name = arrival.decision.approval_id
-    token, looking = question(machine, name), those(machine, name, LOOKING)
-    if token is None:
-        for other in looking:  # signals, which nobody waits for; but one may have come again as an update
-            leave(machine, other)
-            answer_all(machine, other, *_closed(machine, name))
-        return settle(machine, name)
-    arrival.doing = ""
-    sent = result.get("sent") if isinstance(result, dict) else None
-    if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
-        _turn_down(machine, arrival, *_late(token))
-    elif refused := refusal(machine, token, arrival.decision):
-        _turn_down(machine, arrival, *refused)
-    else:
-        _weigh(machine, token, arrival, sent)
-    settle(machine, name)
-    if token.status != WAITING:
-        return None
-    if looking[1:]:
-        return _look_up(machine, token, looking[1])
-    return _expire_if_held(machine, name)

@@ -1,10 +1,10 @@
 """A decision that has come and is not settled: what it says, what brought it, under which name it counts."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.machine.commands import SignalReceived
+from loom_dsl.machine.decision_states import Stage
 from loom_dsl.text.canonical import canonical_json, digest
 
 
@@ -29,29 +29,29 @@ def digest_of(decision: Decision, own: object) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class Arrival:
-    """A decision of which something is still to be found out, or that waits for its turn.
+class PendingDecision:
+    """A decision that has come and is not settled.
 
     Attributes:
         decision: What it says.
         signal: What it came with.
+        sent: When it came, in seconds since 1970, as far as it is known.
+        stage: Where it stands.
         again: What brought the very same decision once more: updates, which are answered, and at most one signal.
-        doing: LOOKING (up when it was sent), VERIFYING (its signature), or empty.
-        count: Counts it, when it is its turn; None: something is still to be found out.
         name: What is the same when the very same decision comes again; empty where its sender has given it no name.
     """
 
     decision: Decision
     signal: SignalReceived
+    sent: float
+    stage: Stage = Stage.ARRIVED
     again: list[SignalReceived] = field(default_factory=list)
-    doing: str = ""
-    count: Callable[[], None] | None = None
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = name_of(self.decision)
 
-    def came_again(self, signal: SignalReceived) -> None:
+    def repeat(self, signal: SignalReceived) -> None:
         """The very same decision came once more."""
         if signal.answer_to is not None or all(known.answer_to is not None for known in (self.signal, *self.again)):
             self.again.append(signal)
