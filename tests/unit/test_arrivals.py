@@ -290,3 +290,26 @@ def test_what_is_kept_of_decisions_stays_small() -> None:
         sim.signal("loom.decision", unsigned(sim, f"p{number}", id=f"j{number}"))
     assert len(sim.machine.state.counted) == 100
     check_state(sim.machine.state)
+
+
+def test_what_says_the_same_as_one_that_counted_while_both_waited_is_answered_as_that_one() -> None:
+    sim = asked()
+    forged = signed(sim, "ann", "reject")
+    forged["signature"]["value"] = "0" * 128
+    sim.signal("loom.decision", forged, answer_to="forged")
+    sim.signal("loom.decision", unsigned(sim, "bob"), answer_to="first")
+    sim.signal("loom.decision", unsigned(sim, "bob", id="bob-2"), answer_to="second")
+    assert sim.outcome.answers == {}
+    settle(sim)
+    assert decided(sim) == [("approve", "bob")]
+    assert sim.outcome.answers == {"forged": "bad_signature", "first": "recorded", "second": "already_done"}
+    assert refusals(sim) == ["bad_signature"]
+
+
+def test_a_decision_that_is_seen_too_late_and_cannot_count_is_refused_without_a_look_at_its_time() -> None:
+    sim = asked({"expires": "1h"})
+    sim.now += 3601.0
+    sim.signal("loom.decision", unsigned(sim, "ann", "nonsense"))
+    assert [work for work in sim.work if work.activity == "loom.signal.time"] == []  # type: ignore[union-attr]
+    settle(sim)
+    assert refusals(sim) == ["invalid"]
