@@ -321,7 +321,7 @@ class CommandPattern:
             return False
         rest = words[1:]
         wanted = [word for word in self.words[1:] if word[0:1] == "-"]
-        # What is wanted begins with `-`, so nothing else can be it; and each is looked at once, however often it stands.
+        # Only what begins with `-` can be what is wanted; each word is looked at once, however often it stands.
         options = dict.fromkeys(word for word in rest if word is not None and word[0:1] == "-") if wanted else ()
         return (None in rest or all(_has_option(option, options) for option in wanted)) and self._in_order(rest)
 
