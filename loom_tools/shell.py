@@ -430,13 +430,14 @@ def _reads_commands(words: Words) -> bool:
         return any(word is None or word.startswith(_STREAMS) for word in rest)
     if name is None or base_name(name) not in SHELLS:
         return False
-    flags = "".join(word for word in rest if word and re.match(r"-[A-Za-z]", word))
+    flags = "".join(word for word in set(rest) if word and word[0] == "-" and _FLAGS.match(word))
     if "c" in flags:
         return None in rest
     return "s" in flags or all(word is None or word.startswith(("-", *_STREAMS)) for word in rest)
 
 
 _STREAMS = ("/dev/", "/proc/")
+_FLAGS = re.compile("-[A-Za-z]")
 
 
 def _texts(word: str) -> Iterator[str]:

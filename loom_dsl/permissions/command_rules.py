@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Collection
 from functools import lru_cache
 from itertools import pairwise
 
@@ -319,9 +320,10 @@ class CommandPattern:
         ) != base_name(first):
             return False
         rest = words[1:]
-        known = [word for word in rest if word is not None]
-        options = [word for word in self.words[1:] if word.startswith("-")]
-        return (None in rest or all(_has_option(option, known) for option in options)) and self._in_order(rest)
+        wanted = [word for word in self.words[1:] if word[0:1] == "-"]
+        # Only what begins with `-` can be what is wanted; each word is looked at once, however often it stands.
+        options = dict.fromkeys(word for word in rest if word is not None and word[0:1] == "-") if wanted else ()
+        return (None in rest or all(_has_option(option, options) for option in wanted)) and self._in_order(rest)
 
     def _in_order(self, words: Words) -> bool:
         """Find the pattern's words that are no options; between them only options and their values may stand."""
@@ -376,8 +378,8 @@ def _sequence(pattern: list[str], words: list[str]) -> bool:
     return len(words) in reached
 
 
-def _has_option(option: str, words: list[str]) -> bool:
-    """Find an option among words: as it is, with a value, abbreviated, or in a cluster of short ones."""
+def _has_option(option: str, words: Collection[str]) -> bool:
+    """Find an option among those of a command: as it is, with a value, abbreviated, or in a cluster of short ones."""
     for word in words:
         name = word.partition("=")[0]
         if _fits(option, word) or _fits(option, name):

@@ -1,4 +1,7 @@
-"""The gateway under requests that schemathesis makes from its description: real HTTP, and jobs that wait."""
+"""The gateway under requests that schemathesis makes from its description: real HTTP, and jobs that wait.
+
+All of it is of the nightly lane; what the gateway answers to whom is in `test_gateway.py`.
+"""
 
 import json
 import subprocess
@@ -11,7 +14,7 @@ import pytest
 from tests.cli.conftest import House
 from tests.cli.door import Door, opened_door
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.nightly]
 FUZZED = """
 seed = 20
 warnings = false
@@ -93,7 +96,6 @@ def test_requests_that_the_description_leads_to_are_answered_as_described(door: 
     assert not said, said
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_thousands_of_such_requests_are_answered_as_described(door: Door, tmp_path: Path) -> None:
     said = fuzzed(door, tmp_path, 100, thorough=True)

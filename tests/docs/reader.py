@@ -124,6 +124,10 @@ class Reader:
         """Replace the page's ports."""
         return re.sub(r"\b(7233|7243|8126|8480|8490|9464)\b", lambda found: self._ports[found[1]], text)
 
+    def says(self, text: str) -> bool:
+        """Say whether the block before printed this, the page's namespace being another one here."""
+        return shown(text.replace('namespace="default"', f'namespace="{self._namespace}"'), self.output)
+
     def _run(self, text: str) -> None:
         command = self._script(text)
         ended = subprocess.run(

@@ -17,7 +17,7 @@ from loom_dsl.machine.signals import Control
 from loom_tools.registry import ToolRegistry
 from tests.docs.markdown import EXAMPLES, PAGES, ROOT, Block, anchors, blocks, links, name_of
 from tests.docs.not_run import NOT_RUN
-from tests.docs.reader import Reader, shown
+from tests.docs.reader import Reader
 from tests.support.server import create_namespace, run_apart
 
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -56,7 +56,7 @@ def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path, request:
                 except AssertionError as error:
                     raise AssertionError(f"{block.place}: {error}") from None
             elif "output" in block.words:
-                assert shown(block.text, reader.output), f"{block.place}: not in the output:\n{reader.output}"
+                assert reader.says(block.text), f"{block.place}: not in the output:\n{reader.output}"
 
 
 def reader_of(page: Path, folder: Path, request: pytest.FixtureRequest) -> Reader:
@@ -69,7 +69,9 @@ def reader_of(page: Path, folder: Path, request: pytest.FixtureRequest) -> Reade
         return Reader(folder)
     loom = request.getfixturevalue("loom_at_hand")
     own = ([*loom, "-P"], [*loom, "-"])
-    if not (needs_project(page) or any(is_run(block) and "loom dev" in block.text for block in blocks(page))):
+    texts = [block.text for block in blocks(page) if "no-test" not in block.words]
+    begins = needs_project(page) or any(re.search(r"(?m)^(?:\S+=\S+ )?loom dev\b", text) for text in texts)
+    if not begins or any('"dev", "--port"' in text for text in texts):  # it names the port of a server of its own
         return Reader(folder, *own)
     server = request.getfixturevalue("dev_server")
     return Reader(folder, *own, server, run_apart(own_namespace(server)))

@@ -1,4 +1,7 @@
-"""The table of hidden commands is true: each line really runs `rm`, in the confinement, or it is said why not."""
+"""The table of hidden commands is true: each line really runs `rm`, in the confinement.
+
+Those that cannot be tried here are named with the reason. That all are seen to hide it is tested where they are read.
+"""
 
 import os
 import re
@@ -78,7 +81,11 @@ NOT_SEEN = {
     ],
     "it removes another file": ["/bin/{rm,x} y"],
 }
-"""Lines that are not seen to run it here, by the reason. That they are seen elsewhere is no mistake of the table."""
+"""Lines that are not tried, by the reason. That they run it elsewhere is no mistake of the table."""
+NOT_TRIED = {line for lines in NOT_SEEN.values() for line in lines}
+NO_ARGUMENT = {line for line in HIDDEN_RM if "\0" in line}
+"""No program can be given these."""
+TRIED = [line for line in HIDDEN_RM if line not in NOT_TRIED | NO_ARGUMENT]
 ALONE = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 """For git, which otherwise does as whoever runs the tests has set it."""
 
@@ -139,21 +146,16 @@ def lacks(said: str, line: str) -> str:
     return next((name for name in missing if name in re.findall(r"[\w.-]+", line) and not shutil.which(name)), "")
 
 
-@pytest.mark.parametrize("line", HIDDEN_RM)
+@pytest.mark.parametrize("line", TRIED)
 def test_a_line_of_the_table_really_runs_what_it_hides(line: str, work: Path, means: Means) -> None:
-    if "\0" in line:
-        pytest.skip("no program can be given a line with a null character")
-    why = next((reason for reason, lines in NOT_SEEN.items() if line in lines), "")
     said = run(line, work, means)
-    if not (work / MARK).exists() or not (work / "x").exists():
-        return
-    name = "" if why else lacks(said, line)
-    assert why or name, f"nothing was run: {said[-300:]}"
-    pytest.skip(why or f"this machine lacks {name}")
+    is_run = not ((work / MARK).exists() and (work / "x").exists())
+    assert is_run or lacks(said, line), f"nothing was run, and no program is missing: {said[-300:]}"
 
 
 def test_what_is_excused_stands_in_the_table() -> None:
-    assert {line for lines in NOT_SEEN.values() for line in lines} | set(PREPARED) <= set(HIDDEN_RM)
+    assert NOT_TRIED | set(PREPARED) <= set(HIDDEN_RM)
+    assert len(TRIED) > len(HIDDEN_RM) * 3 // 4, "what is excused is the exception"
 
 
 @pytest.mark.parametrize("line", ["echo rm x", "cat f; git status", "mv y z & wait"])

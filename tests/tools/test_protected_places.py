@@ -159,9 +159,8 @@ def test_the_operator_may_show_files_that_only_look_like_keys(keys: Place) -> No
     assert "denied" in ended.output[len(KEY) * 2 :]
 
 
+@pytest.mark.parametrize("place", ["namespaces"], indirect=True)
 def test_git_goes_on_working_where_there_are_namespaces(project: Place) -> None:
-    if not project.means.namespaces:
-        pytest.skip("without namespaces git cannot make its lock files")
     for file in ("a.txt", "b.txt"):
         (project.work / file).write_text(f"{file}\n")
     (project.work / ".githooks" / "pre-commit").write_text("#!/bin/sh\necho hooked >> hooked.txt\n")
@@ -176,9 +175,8 @@ def test_git_goes_on_working_where_there_are_namespaces(project: Place) -> None:
     assert (project.work / "hooked.txt").read_text() == "hooked\n" * 2
 
 
+@pytest.mark.parametrize("place", ["one process group"], indirect=True)
 def test_without_namespaces_git_still_looks_and_nothing_new_is_made_beside_what_is_protected(project: Place) -> None:
-    if project.means.namespaces:
-        pytest.skip("this is about machines without them")
     (project.work / "src").mkdir()
     (project.work / "src" / "a.txt").write_text("a\n")
     assert project.run("git status --short && git diff && git log --oneline; true").output.startswith("?? ")
@@ -203,9 +201,8 @@ def test_a_link_gives_no_rights_where_it_leads(project: Place) -> None:
     assert (project.home / "key").read_text() == SECRET
 
 
+@pytest.mark.parametrize("place", ["namespaces"], indirect=True)
 def test_what_must_not_appear_is_removed_and_told(project: Place) -> None:
-    if not project.means.namespaces:
-        pytest.skip("there it does not appear at all")
     ended = project.run("echo ../evil > .git/commondir; mkdir below/.git/config.worktree")
     assert ended.removed == (".git/commondir", "below/.git/config.worktree")
     order = order_of(["/bin/true"], project.work, project.means, {"HOME": str(project.home)}, cpu=1)
@@ -214,9 +211,8 @@ def test_what_must_not_appear_is_removed_and_told(project: Place) -> None:
     assert not (project.work / "below" / ".git" / "config.worktree").exists()
 
 
+@pytest.mark.parametrize("place", ["namespaces"], indirect=True)
 def test_a_repository_without_hooks_gets_an_empty_directory_for_them(place: Place) -> None:
-    if not place.means.namespaces:
-        pytest.skip("there it does not matter")
     git(place.work, "init -q --template=")
     assert place.run("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit").status
     assert os.listdir(place.work / ".git" / "hooks") == []
@@ -245,9 +241,8 @@ def test_settings_of_whoever_runs_git_count_for_every_repository(
         assert (repository / "tools" / "watch").read_text() == "as it was"
 
 
+@pytest.mark.parametrize("place", ["namespaces"], indirect=True)
 def test_a_command_ends_what_it_removed_also_when_it_is_stopped(project: Place) -> None:
-    if not project.means.namespaces:
-        pytest.skip("there it does not appear at all")
     made = project.work / ".git" / "commondir"
     for seconds in longer(1.0):
         ended = project.run("echo ../evil > .git/commondir; echo on; sleep 600", timeout=seconds)

@@ -120,6 +120,22 @@ def test_a_line_of_many_places_and_marks_takes_bounded_work(piece: str) -> None:
     assert judge(piece + filled("../a ")) < MOST_STEPS
 
 
+@pytest.mark.parametrize(
+    ("before", "pieces"),
+    [
+        ("env ", ["sh ", "sh "]),
+        ("", ['"', "python <<<", "eval ", "python <<<", "} "]),
+        ("env ", ["--x ", "bash -c '", '"', '"']),
+        ("env ", ["-S'", "'", "eval "]),
+        ("bash -c '", ["'", "--x "]),
+        ("bash -c '", [")", ";", "'", "find -exec ", "-S'", "&&"]),
+    ],
+)
+def test_words_that_stand_often_in_a_line_are_looked_at_once_for_each_rule(before: str, pieces: list[str]) -> None:
+    """Looked at wherever they stand, they took up to two million steps."""
+    assert judge(before + filled("".join(pieces), MOST_CHARACTERS - len(before))) < 1_000_000
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["", "env ", "bash -c '"]), st.lists(st.sampled_from(PIECES), min_size=2, max_size=6))
 def test_a_line_of_any_pieces_takes_bounded_work(before: str, pieces: list[str]) -> None:

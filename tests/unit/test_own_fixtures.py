@@ -43,8 +43,18 @@ def run_pytest(folder: Path, content: str, *options: str) -> subprocess.Complete
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("processes", ["-n0", "-n2"])
-@pytest.mark.parametrize(("claim", "status", "line"), [("True", 0, "2 passed"), ("False", 1, "1 failed, 1 passed")])
+FAILS, PASSES = ("False", 1, "1 failed, 1 passed"), ("True", 0, "2 passed")
+
+
+@pytest.mark.parametrize(
+    ("processes", "claim", "status", "line"),
+    [
+        ("-n0", *PASSES),
+        ("-n2", *FAILS),
+        pytest.param("-n0", *FAILS, marks=pytest.mark.nightly),
+        pytest.param("-n2", *PASSES, marks=pytest.mark.nightly),
+    ],
+)
 def test_the_exit_status_is_the_tests_own_even_when_the_interpreter_aborts(
     tmp_path: Path, processes: str, claim: str, status: int, line: str
 ) -> None:
@@ -59,7 +69,7 @@ def test_without_these_fixtures_such_a_process_would_end_with_an_abort(tmp_path:
     assert subprocess.run([sys.executable, tmp_path / "script.py"], check=False, capture_output=True).returncode == -6
 
 
-@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+@pytest.mark.parametrize("processes", ["-n0", pytest.param("-n2", marks=pytest.mark.nightly)])
 def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, processes: str) -> None:
     at_once = "from tests.support import processes\nprocesses.MOMENT = 0.5\n"  # what sleeps for an hour stays that long
     sleeper = f"{at_once}import subprocess\ndef test_one():\n    subprocess.Popen(['sleep', '3111'])\n"

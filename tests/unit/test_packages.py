@@ -79,6 +79,7 @@ def test_an_installed_wheel_works_from_any_directory(wheel: Path, tmp_path: Path
     assert seen["port"] == 7233
 
 
+@pytest.mark.nightly
 def test_an_editable_install_works_from_any_directory(tmp_path: Path) -> None:
     environment = Environment(tmp_path / "an environment")
     environment.install("--editable", ROOT)
@@ -106,6 +107,7 @@ def test_every_package_says_that_it_is_typed(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.nightly
 def test_an_installed_wheel_gives_pytest_a_fixture_and_is_no_burden_to_it(wheel: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "an environment")
     environment.install(wheel)
