@@ -1,11 +1,12 @@
 """What a program may not write: mypy finds each of these, and says what the comment says."""
 
-from loom_client import Job, Loom, Times, conect  # expect: attr-defined
+import loom_client
+import loom_dsl
+from loom_client import Job, Loom, Times
 from loom_dsl import (
     Agent,
     GraphBuilder,
     Limits,
-    Machine,  # expect: attr-defined
     RunResult,
     ToolContext,
     compile_graph,
@@ -38,5 +39,5 @@ Times(evry="1h")  # expect: call-arg
 Limits(max_iteration=3)  # expect: call-arg
 GraphBuilder(7)  # expect: arg-type
 compile_graph(7, "count.yaml")  # expect: arg-type
-conect()
-Machine()
+loom_client.conect()  # expect: attr-defined
+loom_dsl.Machine()  # expect: attr-defined
