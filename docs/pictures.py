@@ -1,7 +1,8 @@
 """Write the generated pictures into the documentation: ``python docs/pictures.py [--check] [FILE…]``.
 
-A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states`` or that of a
-shipped graph, or ``text:`` and that of one, for the picture as a terminal shows it. With ``--check`` nothing is
+A picture stands between ``<!-- picture: NAME -->`` and ``<!-- end of picture -->``; the name is ``states``,
+``packages`` (or ``packages:`` and one, for what is in it) or that of a shipped graph, or ``text:`` and that of one, for
+the picture as a terminal shows it. With ``--check`` nothing is
 written, and the status is 1 when a file is not up to date.
 """
 
@@ -9,6 +10,8 @@ import io
 import re
 import sys
 from pathlib import Path
+
+import packages  # beside this file
 
 from loom_cli.render.flowchart import draw
 from loom_cli.render.terminal import Paper
@@ -30,6 +33,8 @@ def _picture(name: str) -> str:
         graph, out = shipped(name.removeprefix("text:")), io.StringIO()
         draw(Paper(out, columns=lambda: 100), Plan(graph.name, {graph.name: graph}, {}))
         return f"```text\n{out.getvalue()}"
+    if name.partition(":")[0] == "packages":
+        return f"```mermaid\n{packages.mermaid(name.partition(':')[2])}"
     return f"```mermaid\n{states.mermaid() if name == 'states' else mermaid(shipped(name))}"
 
 

@@ -13,12 +13,10 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from loom_cli.dev.server import DevServer
-from tests.support import shared_server
+from tests.support import ready_loom, shared_server
 from tests.support.processes import children_left, exit_now
-from tests.support.ready_loom import ready_loom
 from tests.support.server import create_namespace, run_apart, small_server
 
-_ROOT = Path(__file__).resolve().parents[1]
 _session = pytest.StashKey[pytest.Session]()
 
 # What whoever runs the tests has set for their own Loom, models, proxy and terminal is none of the tests' business.
@@ -39,15 +37,15 @@ settings.load_profile("busy")
 def no_process_is_left() -> Iterator[None]:
     """Set up before every other fixture, so torn down after all of them."""
     yield
+    ready_loom.let_go()
     left = children_left()
     assert not left, "tests left processes behind (killed now):\n" + "\n".join(left)
 
 
 @pytest.fixture(scope="session")
-def loom_at_hand(no_process_is_left: None) -> Iterator[list[str]]:
+def loom_at_hand(no_process_is_left: None) -> list[str]:
     """The command line of a `loom` that has its libraries already."""
-    with ready_loom(_ROOT) as command:
-        yield command
+    return ready_loom.at_hand()
 
 
 @pytest.fixture(scope="session")

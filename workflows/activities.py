@@ -14,6 +14,23 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from workflows.failures import HEARTBEAT, WORKERS_SECONDS, failed_activity, is_final
 
+with workflow.unsafe.imports_passed_through():
+    from loom_dsl.machine.commands import (
+        ActivityDone,
+        ActivityFailed,
+        CancelTimer,
+        GoOn,
+        Input,
+        RunActivity,
+        StartTimer,
+        TimerFired,
+    )
+    from loom_dsl.machine.compensation import FUNCTION
+    from loom_dsl.machine.interpreter import Machine
+    from loom_dsl.machine.payloads import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
+    from loom_dsl.machine.retry import Wait, judge
+    from loom_dsl.text.canonical import digest
+
 # How much a job commands at once: what it sends with one workflow task has a size that the server takes.
 
 
@@ -74,23 +91,6 @@ class Sending:
                     turn.set_result(None)
         self._opener = None
 
-
-with workflow.unsafe.imports_passed_through():
-    from loom_dsl.machine.commands import (
-        ActivityDone,
-        ActivityFailed,
-        CancelTimer,
-        GoOn,
-        Input,
-        RunActivity,
-        StartTimer,
-        TimerFired,
-    )
-    from loom_dsl.machine.compensation import FUNCTION
-    from loom_dsl.machine.interpreter import Machine
-    from loom_dsl.machine.payloads import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
-    from loom_dsl.machine.retry import Wait, judge
-    from loom_dsl.text.canonical import digest
 
 STRETCH = "loom.local"
 LOCAL_TIMEOUT = timedelta(milliseconds=500)

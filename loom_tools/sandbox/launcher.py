@@ -7,15 +7,16 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
 from dataclasses import asdict
 
 from loom_tools.sandbox import landlock, namespaces, seccomp, syscalls
 from loom_tools.sandbox.order import Means, Order
 from loom_tools.sandbox.seccomp import NUMBERS
 from loom_tools.sandbox.supervisor import guard
-
-if __name__ == "__main__":
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 _USUAL = {"namespaces": True, "network": False, "truncation": True, "signals": True}
 

@@ -196,11 +196,21 @@ class Said:
 
 
 @contextmanager
-def served(command: list[str], environment: Mapping[str, str], folder: Path, ready: str) -> Iterator[str]:
-    """Run a command that stays, until it is ready; yields the line that says so, and ends it with SIGTERM."""
+def served(
+    command: list[str], environment: Mapping[str, str], folder: Path, ready: str, loom: list[str] | None = None
+) -> Iterator[str]:
+    """Run a command that stays, until it is ready; yields the line that says so, and ends it with SIGTERM.
+
+    Args:
+        command: Its arguments.
+        environment: Its variables.
+        folder: Its directory, where its log goes.
+        ready: What is in the line that says so.
+        loom: The command line of a `loom` that has its libraries already; none runs a fresh interpreter.
+    """
     log = folder / f"{uuid.uuid4().hex[:6]}.log"
     with log.open("wb") as out:
-        process = subprocess.Popen([*LOOM, *command], stdout=out, stderr=out, env=environment, cwd=folder)
+        process = subprocess.Popen([*(loom or LOOM), *command], stdout=out, stderr=out, env=environment, cwd=folder)
     try:
         yield until(lambda: _ready(process, log, ready))
     finally:
@@ -249,7 +259,7 @@ def models_served(scripts: Mapping[str, str]) -> Iterator[dict[str, str]]:
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
     """Gives ids of jobs that no other test has taken: all share a server."""
-    return lambda name: f"{name}-{uuid.uuid4().hex[:4]}"
+    return lambda name: f"{name}-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture(scope="module")
@@ -258,5 +268,5 @@ def house(dev_server: DevServer, loom_at_hand: list[str], tmp_path_factory: pyte
     with models_served(SCRIPTS) as models:
         made = House(folder, dev_server.address, folder / "loom.db", f"cli-{uuid.uuid4().hex[:8]}", models)
         made.ready = loom_at_hand
-        with served(["worker"], made.environment(), folder, "worker ready"):
+        with served(["worker"], made.environment(), folder, "worker ready", made.ready):
             yield made

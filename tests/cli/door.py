@@ -81,8 +81,8 @@ def opened_door(
         tokens |= {name: add_token(tokens_file, name) for name in NAMES[1:]}
         environment = made.environment(**more)
         with (
-            served(["worker"], environment, folder, "worker ready"),
-            served(["gateway", "--port", "0"], environment, folder, "http://") as url,
+            served(["worker"], environment, folder, "worker ready", made.ready),
+            served(["gateway", "--port", "0"], environment, folder, "http://", made.ready) as url,
             httpx2.Client(timeout=PATIENCE) as client,
         ):
             yield Door(made, url, tokens, client)

@@ -130,7 +130,7 @@ def test_a_worker_and_a_client_work_through_tls_with_certificates_and_a_key(
         "LOOM_API_KEY": KEY,
         "LOOM_TASK_QUEUE": f"{house.queue}-tls",
     }
-    with served(["worker"], house.environment(**there), house.folder, "worker ready") as ready:
+    with served(["worker"], house.environment(**there), house.folder, "worker ready", house.ready) as ready:
         said = house.loom("run", house.agent("calm"), "look", "--workdir", house.workdir(), **there)
         assert said.code == 0, said
         assert "All is well." in said.out

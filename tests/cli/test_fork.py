@@ -49,7 +49,7 @@ def outside(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder, queue = tmp_path_factory.mktemp("outside"), f"outside-{uuid.uuid4().hex[:8]}"
     with models_served({"reader": READER, "naive": NAIVE}) as models:
         made = replace(house, folder=folder, queue=queue, models=models)
-        with served(["worker"], made.environment(), folder, "worker ready"):
+        with served(["worker"], made.environment(), folder, "worker ready", made.ready):
             yield made
 
 

@@ -46,7 +46,7 @@ def steered(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with models_served({"steered": SCRIPT}) as models:
         made = replace(house, folder=folder, queue=queue, models=models)
         environment = {**made.environment(), "LOOM_POLICY": str(folder / "policy.yaml")}
-        with served(["worker"], environment, folder, "worker ready"):
+        with served(["worker"], environment, folder, "worker ready", made.ready):
             yield made
 
 

@@ -50,7 +50,7 @@ class Page:
 def measured(house: House) -> Iterator[tuple[House, Page]]:
     """A worker on a queue of its own, whose metrics can be read."""
     own, page = replace(house, queue=f"metrics-{uuid.uuid4().hex[:8]}"), Page(own_port())
-    with served(["worker", "--metrics", str(page.port)], own.environment(), own.folder, "worker ready"):
+    with served(["worker", "--metrics", str(page.port)], own.environment(), own.folder, "worker ready", own.ready):
         yield own, page
 
 

@@ -43,13 +43,16 @@ def test_the_kinds_are_listed_with_a_line_each(loom: Command, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", [None, "my-own_1"])
 @pytest.mark.parametrize("kind", STARTS)
-def test_a_starting_point_is_valid_as_it_stands(loom: Command, tmp_path: Path, kind: str, name: str | None) -> None:
+def test_a_starting_point_is_valid_as_it_stands(
+    loom: Command, loom_at_hand: list[str], tmp_path: Path, kind: str, name: str | None
+) -> None:
     begun = loom("new", kind, *([name] if name else []))
     assert (begun.code, begun.err) == (0, "")
-    files = {file.name for file in tmp_path.iterdir()}
-    assert {line for line in begun.out.splitlines() if not line.startswith("Next: ")} == files
+    written = {file.name for file in tmp_path.iterdir()}
+    assert {line for line in begun.out.splitlines() if not line.startswith("Next: ")} == written
     assert f"loom validate {name or kind}.yaml" in begun.out
-    checked = apart(tmp_path, "validate", *(file.name for file in documents(tmp_path)), *modules(tmp_path))
+    files = [file.name for file in documents(tmp_path)]
+    checked = apart(tmp_path, "validate", *files, *modules(tmp_path), command=loom_at_hand)
     assert checked.code == 0, checked
     assert not [line for line in checked.out.splitlines() if ": ok  " not in line]
 
@@ -200,8 +203,11 @@ def commands(file: Path) -> list[tuple[dict[str, str], list[str]]]:
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", STARTS)
-def test_a_starting_point_runs_as_its_head_says(dev_server: DevServer, tmp_path: Path, kind: str) -> None:
+def test_a_starting_point_runs_as_its_head_says(
+    dev_server: DevServer, loom_at_hand: list[str], tmp_path: Path, kind: str
+) -> None:
     house = House(tmp_path, dev_server.address, tmp_path / "state" / "loom.db", f"new-{uuid.uuid4().hex[:8]}", {})
+    house.ready = loom_at_hand
     assert house.loom("new", kind).code == 0
     port = str(own_port())
     with ExitStack() as stack:
@@ -210,9 +216,9 @@ def test_a_starting_point_runs_as_its_head_says(dev_server: DevServer, tmp_path:
             words = [port if word == "8126" else word for word in arguments]
             match words[0]:
                 case "fake-model":
-                    stack.enter_context(served(words, env, tmp_path, "http://"))
+                    stack.enter_context(served(words, env, tmp_path, "http://", house.ready))
                 case "dev":  # the server is there, so only its worker is started
-                    stack.enter_context(served(["worker", *words[1:]], env, tmp_path, "worker ready"))
+                    stack.enter_context(served(["worker", *words[1:]], env, tmp_path, "worker ready", house.ready))
                 case "validate":
                     assert house.loom(*words).code == 0
                 case _:

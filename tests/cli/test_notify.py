@@ -160,8 +160,9 @@ def office(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         own["mail"] |= {"SMTP": f"127.0.0.1:{ports['smtp']}", "MAIL_FROM": "loom@example.com"}
         for name, settings in own.items():
             stack.enter_context(example(name, ports[name], {**environment, **settings}, folder))
-        stack.enter_context(served(["worker"], environment, folder, "worker ready"))
-        stack.enter_context(served(["gateway", "--port", str(ports["gateway"])], environment, folder, "http://"))
+        stack.enter_context(served(["worker"], environment, folder, "worker ready", made.ready))
+        gateway = ["gateway", "--port", str(ports["gateway"])]
+        stack.enter_context(served(gateway, environment, folder, "http://", made.ready))
         client = stack.enter_context(httpx2.Client(timeout=PATIENCE))
         yield Office(made, slack, mailbox, urls, client)
 

@@ -40,7 +40,7 @@ def strict(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
         queue = f"strict-{uuid.uuid4().hex[:8]}"
         made = replace(house, folder=folder, queue=queue, models={**house.models, **models})
         environment = made.environment(LOOM_POLICY=str(folder / "policy.yaml"), PYTHONPATH=f"{folder}:{Path.cwd()}")
-        with served(["worker", "--tools", "deciding_module"], environment, folder, "worker ready"):
+        with served(["worker", "--tools", "deciding_module"], environment, folder, "worker ready", made.ready):
             yield made
 
 

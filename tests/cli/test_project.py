@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,11 @@ def loom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     return call
 
 
-def apart(folder: Path, *arguments: str) -> Said:
+def apart(folder: Path, *arguments: str, command: Sequence[str] = LOOM) -> Said:
     """The command in a process of its own, for what imports a user's modules."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "OPENAI_"))}
     done = subprocess.run(
-        [*LOOM, *arguments],
+        [*command, *arguments],
         cwd=folder,
         env={**kept, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -29,7 +29,7 @@ def again(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
     folder, queue = tmp_path_factory.mktemp("again"), f"again-{uuid.uuid4().hex[:8]}"
     with models_served({"again": AGAIN}) as models:
         made = replace(house, folder=folder, queue=queue, models=models)
-        with served(["worker"], made.environment(), folder, "worker ready"):
+        with served(["worker"], made.environment(), folder, "worker ready", made.ready):
             yield made
 
 

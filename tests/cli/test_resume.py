@@ -101,7 +101,7 @@ def steps(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
     for name, text in (("many", MAP), ("deep", DEEP), ("thrown", THROWN), ("mended", MENDED), ("undone", UNDONE)):
         (folder / f"{name}.yaml").write_text(text)
     made = replace(house, folder=folder, queue=queue)
-    with served(["worker", "--tools", "resume_steps"], made.environment(), folder, "worker ready"):
+    with served(["worker", "--tools", "resume_steps"], made.environment(), folder, "worker ready", made.ready):
         yield made
 
 

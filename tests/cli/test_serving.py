@@ -178,7 +178,7 @@ def test_the_scripted_model_tells_its_address(house: House) -> None:
     script.write_text(f"loom: 1\nkind: fake-model\nname: calm\nsteps:{SCRIPTS['calm']}")
     command = ["fake-model", "--script", str(script)]
     with (
-        served(command, house.environment(), house.folder, "http://") as url,
+        served(command, house.environment(), house.folder, "http://", house.ready) as url,
         urllib.request.urlopen(f"{url}/models") as answer,
     ):
         assert json.load(answer)["object"] == "list"

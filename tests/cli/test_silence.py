@@ -63,7 +63,7 @@ def guarded(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         queue = f"guarded-{uuid.uuid4().hex[:8]}"
         made = replace(house, folder=folder, queue=queue, models={**house.models, **models})
         environment = made.environment(LOOM_POLICY=str(folder / "policy.yaml"), PYTHONPATH=f"{folder}:{Path.cwd()}")
-        with served(["worker", "--tools", "shop_module"], environment, folder, "worker ready"):
+        with served(["worker", "--tools", "shop_module"], environment, folder, "worker ready", made.ready):
             yield made
 
 

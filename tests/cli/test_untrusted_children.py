@@ -66,7 +66,7 @@ def relay(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
     folder, queue = tmp_path_factory.mktemp("relay"), f"relay-{uuid.uuid4().hex[:8]}"
     with models_served({"fetching": READER, "writing": WRITER}) as models:
         made = replace(house, folder=folder, queue=queue, models=models)
-        with served(["worker"], made.environment(), folder, "worker ready"):
+        with served(["worker"], made.environment(), folder, "worker ready", made.ready):
             yield made
 
 

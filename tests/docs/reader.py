@@ -1,4 +1,4 @@
-"""Somebody who reads a page and does what it says, in a directory and with a server of their own."""
+"""Somebody who reads a page and does what it says, in a directory and a namespace or with a server of their own."""
 
 import contextlib
 import os
@@ -16,6 +16,8 @@ from typing import Self
 
 import psutil
 
+from loom_cli.dev import guardian
+from loom_cli.dev.server import DevServer
 from loom_cli.dev.temporal_cli import find_temporal
 from tests.docs.markdown import Block
 from tests.support.ports import own_port
@@ -25,7 +27,14 @@ QUESTION = b"[l]ater?"
 READY = re.compile(r"(?m)^http://|^worker ready")
 """What a command prints that goes on in the background, when it can be used."""
 FRESH = (sys.executable, "-P", "-m", "loom_cli")
-_STAY = "dev | worker | gateway | fake-model"
+_WITH_ALL_BELOW = """
+trap 'trap "" TERM; kill -TERM 0; wait' TERM
+{{
+{text}
+}} &
+wait $!
+"""
+"""A command that goes on in the background, of which nothing goes on once its shell is told to end."""
 _PROJECT = "loom init .\n"
 _MODEL = "loom fake-model --script script.yaml --port 8126\n"
 _DEV = "OPENAI_BASE_URL=http://127.0.0.1:8126/v1 loom dev --tools tools\n"
@@ -36,20 +45,34 @@ class Reader:
 
     Args:
         folder: Where everything happens.
-        loom: What `loom` runs; commands that stay, and those at a terminal, are started anew whatever it is.
+        loom: What `loom` runs; commands at a terminal are started anew whatever it is.
+        python: What `python -` runs.
+        server: What runs already, so that `loom dev` needs to start a worker only; none: `loom dev` starts its own.
+        namespace: The page's own one of that server.
     """
 
-    def __init__(self, folder: Path, loom: Sequence[str] = FRESH) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        loom: Sequence[str] = FRESH,
+        python: Sequence[str] = (sys.executable, "-"),
+        server: DevServer | None = None,
+        namespace: str = "default",
+    ) -> None:
         self.home = folder / "home"
         self._state = folder / "state"
         self._bin = folder / "bin"
         for place in (self.home, self._state, self._bin):
             place.mkdir()
         self._ports = {str(port): str(own_port()) for port in (7233, 7243, 8126, 8480, 8490, 9464)}
+        self._namespace = namespace
+        if server is not None:
+            self._ports["7233"] = server.address.rpartition(":")[2]
+            self._ports["7243"] = server.http_address.rpartition(":")[2]
         self._background: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._shell = self._state / "shell"
         self._shell.write_text(f"cd {self.home}\n")
-        self._make_commands(loom)
+        self._make_commands(loom, python, has_server=server is not None)
         self.output = ""
 
     def __enter__(self) -> Self:
@@ -57,8 +80,8 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         for process, _ in reversed(self._background):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
+            assert process.stdin is not None
+            process.stdin.close()  # the guardian ends it then
         for process, _ in reversed(self._background):
             try:
                 process.wait(PATIENCE)
@@ -145,9 +168,11 @@ class Reader:
 
     def _start(self, text: str) -> None:
         log = self._state / f"background-{len(self._background)}"
+        guarded = [sys.executable, "-I", "-S", guardian.__file__, f"--grace={PATIENCE}"]
+        command = [*guarded, *self._script(_WITH_ALL_BELOW.format(text=text), keep=False)]
         with log.open("wb") as out:
             process = subprocess.Popen(
-                self._script(text, keep=False), env=self._env(), stdout=out, stderr=out, start_new_session=True
+                command, env=self._env(), stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
             )
         self._background.append((process, log))
         end = time.monotonic() + PATIENCE
@@ -187,6 +212,8 @@ class Reader:
             "LOOM_CONNECT_SECONDS": str(PATIENCE),
             "LOOM_ANSWER_SECONDS": str(PATIENCE / 2),
             "TEMPORAL_ADDRESS": address,
+            "LOOM_NAMESPACE": self._namespace,
+            "TEMPORAL_NAMESPACE": self._namespace,
             "COLUMNS": "120",
             "NO_COLOR": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -196,15 +223,23 @@ class Reader:
             "no_proxy": "127.0.0.1",
         }
 
-    def _make_commands(self, loom: Sequence[str]) -> None:
-        """Put `loom` and `temporal` on PATH: these sources', and the one that Loom finds."""
+    def _make_commands(self, loom: Sequence[str], python: Sequence[str], *, has_server: bool) -> None:
+        """Put `loom`, `temporal` and `python` on PATH: these sources', and those that run the tests."""
         port, http = (self._ports[name] for name in ("7233", "7243"))
         dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
         own = f'case "$1 $*" in *--port*) ;; dev*) set -- "$@" {dev} ;; esac'
-        fresh = f'exec {shlex.join(FRESH)} "$@"'
-        anew = f'[ ! -t 0 ] || {fresh}\ncase "$1" in {_STAY}) {fresh} ;; esac'
-        text = f'{own}\n{anew}\nexec {shlex.join(loom)} "$@"\n'
-        for name, script in {"loom": text, "temporal": f'exec {shlex.quote(str(find_temporal()))} "$@"\n'}.items():
+        there = 'case "$1" in dev) shift; set -- worker "$@" ;; esac'
+        scripts = {
+            "loom": f"""{there if has_server else own}
+[ ! -t 0 ] || exec {shlex.join(FRESH)} "$@"
+exec {shlex.join(loom)} "$@"
+""",
+            "temporal": f'exec {shlex.quote(str(find_temporal()))} "$@"\n',
+            "python": f"""case "$*" in -) exec {shlex.join(python)} ;; esac
+exec {shlex.quote(sys.executable)} "$@"
+""",
+        }
+        for name, script in scripts.items():
             file = self._bin / name
             file.write_text(f"#!/bin/sh\n{script}")
             file.chmod(0o755)

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
+from loom_cli.dev.server import DevServer
 from loom_cli.project.validate import Tools, check_file
 from loom_dsl.agent.definition import load_agent
 from loom_dsl.approvals.decision import Decision
@@ -15,7 +17,8 @@ from loom_dsl.machine.signals import Control
 from loom_tools.registry import ToolRegistry
 from tests.docs.markdown import EXAMPLES, PAGES, ROOT, Block, anchors, blocks, links, name_of
 from tests.docs.not_run import NOT_RUN
-from tests.docs.reader import FRESH, Reader, shown
+from tests.docs.reader import Reader, shown
+from tests.support.server import create_namespace, run_apart
 
 ALL = [block for page in PAGES for block in blocks(page)]
 RUN = ("bash", "python")
@@ -33,12 +36,11 @@ def is_followed(page: Path) -> bool:
 @pytest.mark.server
 @pytest.mark.timeout(900)  # a page may have dozens of commands, each a Python of its own
 @pytest.mark.parametrize("page", [page for page in PAGES if is_followed(page)], ids=name_of)
-def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path, loom_at_hand: list[str]) -> None:
-    """Each command of the README is a fresh interpreter's; those of other pages have their libraries already."""
-    with Reader(tmp_path, FRESH if page == ROOT / "README.md" else [*loom_at_hand, "-P"]) as reader:
+def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with reader_of(page, tmp_path, request) as reader:
         if page in EXAMPLES:
             shutil.copytree(page.parent, reader.home, dirs_exist_ok=True)
-        if "<!-- needs: project -->" in page.read_text(encoding="utf-8"):
+        if needs_project(page):
             reader.begin_project()
         for block in blocks(page):
             if "no-test" in block.words:
@@ -55,6 +57,30 @@ def test_a_reader_can_do_what_the_page_says(page: Path, tmp_path: Path, loom_at_
                     raise AssertionError(f"{block.place}: {error}") from None
             elif "output" in block.words:
                 assert shown(block.text, reader.output), f"{block.place}: not in the output:\n{reader.output}"
+
+
+def reader_of(page: Path, folder: Path, request: pytest.FixtureRequest) -> Reader:
+    """Give who follows a page.
+
+    For the README everything is started anew, a server too. The commands of other pages have their libraries already,
+    and a namespace of their own where the page has a server.
+    """
+    if page == ROOT / "README.md":
+        return Reader(folder)
+    loom = request.getfixturevalue("loom_at_hand")
+    own = ([*loom, "-P"], [*loom, "-"])
+    if not (needs_project(page) or any(is_run(block) and "loom dev" in block.text for block in blocks(page))):
+        return Reader(folder, *own)
+    server = request.getfixturevalue("dev_server")
+    return Reader(folder, *own, server, run_apart(own_namespace(server)))
+
+
+async def own_namespace(server: DevServer) -> str:
+    return await create_namespace(await Client.connect(server.address))
+
+
+def needs_project(page: Path) -> bool:
+    return "<!-- needs: project -->" in page.read_text(encoding="utf-8")
 
 
 def write(block: Block, file: Path, reader: Reader) -> None:

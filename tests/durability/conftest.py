@@ -80,11 +80,11 @@ class House:
 
     @asynccontextmanager
     async def inside(self, environment: Mapping[str, str] | None = None, **options: Any) -> AsyncIterator[None]:
-        """A worker in this process."""
+        """A worker in this process; not in the sandbox, which is tried where graphs and patterns are run."""
         queue = self.settings.task_queue
         async with (
             self.runtime(environment) as runtime,
-            make_worker(self.loom.client, runtime, queue, sandboxed=True, **options),
+            make_worker(self.loom.client, runtime, queue, **options),
         ):
             yield
 

@@ -55,7 +55,7 @@ async def stumbling(house: House) -> AsyncIterator[Stumbling]:
     async with house.runtime() as runtime:
         runtime.approver_keys = keys = StumblingKeys(path)
         queue = house.settings.task_queue
-        async with make_worker(house.loom.client, runtime, queue, sandboxed=True, max_cached_workflows=0):
+        async with make_worker(house.loom.client, runtime, queue, max_cached_workflows=0):
             yield keys.read()  # type: ignore[misc]
 
 

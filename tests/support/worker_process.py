@@ -1,11 +1,14 @@
 """A worker as a real process, which a test may kill and which cannot outlive the test.
 
+It is forked from the process that has its libraries already: a second of each start would go to importing.
 Run as ``python -m tests.support.worker_process OPTIONS``, it is that process.
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +23,7 @@ from activities.lifecycle.deaths import DeathRules
 from activities.lifecycle.shutdown import GRACE
 from loom_cli.dev import guardian
 from loom_client.settings import Settings
+from tests.support import ready_loom
 from tests.support.waiting import PATIENCE, eventually
 from worker import serve
 
@@ -75,6 +79,7 @@ class WorkerProcess:
         self._environment = {**os.environ, "OPENAI_BASE_URL": model, "OPENAI_API_KEY": "none", **(environment or {})}
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
         self.log = folder / "worker.log"
         self.starts = 0
 
@@ -83,7 +88,8 @@ class WorkerProcess:
         assert self._process is None, "the worker runs already"
         self.starts += 1
         before = len(self._said())
-        command = [sys.executable, "-m", "tests.support.worker_process", json.dumps(self._options)]
+        command = [*ready_loom.at_hand(), "-m", "tests.support.worker_process", json.dumps(self._options)]
+        self._pid = 0
         with self.log.open("ab") as log:
             # The guardian ends the worker when this process lets go of its input, in whatever way.
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
@@ -102,8 +108,10 @@ class WorkerProcess:
         """Kill it with SIGKILL, and wait until it is gone; the moment of the kill, on the monotonic clock."""
         assert self._process is not None, "the worker does not run"
         process, self._process = self._process, None
-        worker = psutil.Process(process.pid).children()
+        worker = [psutil.Process(self._pid)] if psutil.pid_exists(self._pid) else []
         moment = time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         psutil.wait_procs(worker, timeout=PATIENCE)
@@ -137,17 +145,12 @@ class WorkerProcess:
     @property
     def pid(self) -> int:
         """The worker's own process; 0 while there is none."""
-        try:
-            children = psutil.Process(self._process.pid).children() if self._process is not None else []
-        except psutil.NoSuchProcess:
-            return 0
-        return int(children[0].pid) if children else 0
+        return self._pid if self._process is not None and psutil.pid_exists(self._pid) else 0
 
     def process(self) -> psutil.Process:
-        """The process itself, below its guardian."""
+        """The process itself."""
         assert self._process is not None, "the worker does not run"
-        (worker,) = psutil.Process(self._process.pid).children()
-        return worker
+        return psutil.Process(self._pid)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -163,7 +166,9 @@ class WorkerProcess:
         said = self._said()[before:]
         if self._process is not None and self._process.poll() is not None:
             raise RuntimeError(f"the worker ended with {self._process.returncode}:\n{said[-3_000:]}")
-        return READY in said
+        ready = re.search(rf"^{READY}: process (\d+)$", said, re.MULTILINE)
+        self._pid = int(ready[1]) if ready else 0
+        return ready is not None
 
 
 def main() -> None:
@@ -171,7 +176,8 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     options |= {name: Path(options[name]) for name in ("root", "webhooks") if options[name]}
     options["deaths"] = DeathRules(**options["deaths"])
-    asyncio.run(serve(**options, ready=READY, tell=lambda line: print(line, flush=True)))
+    ready = f"{READY}: process {os.getpid()}"
+    asyncio.run(serve(**options, ready=ready, tell=lambda line: print(line, flush=True)))
     # The interpreter's own end is left out: after a worker ran, it sometimes aborts there.
     os._exit(0)
 
