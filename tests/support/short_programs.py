@@ -30,7 +30,8 @@ async def asks(loom: Loom) -> None:
 
 async def leaves(loom: Loom) -> None:
     """Ends while calls are under way."""
-    calls = [asyncio.ensure_future(loom.client.count_workflows("WorkflowId = 'none'")) for _ in range(20)]
+    # Calls that need no database: a server on SQLite may not survive that many of those are broken off.
+    calls = [asyncio.ensure_future(loom.client.service_client.check_health()) for _ in range(20)]
     await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
 
 

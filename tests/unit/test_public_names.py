@@ -31,7 +31,7 @@ def homes(package: ModuleType) -> dict[str, str]:
     """The module of each name, as the imports for type checkers have it."""
     found = {}
     for node in ast.parse(inspect.getsource(package)).body:
-        if isinstance(node, ast.If):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for line in node.body:
                 assert isinstance(line, ast.ImportFrom)
                 assert line.module is not None
