@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from loom_cli.errors import say
 from loom_client.server.liveness import LOST
-from loom_client.settings import Settings, user_name
+from loom_client.settings import Settings
+from loom_client.user import user_name
 from loom_dsl.errors import ConflictError, NotFoundError
 from loom_store.files import tell_bus_errors
 from loom_store.store import Store

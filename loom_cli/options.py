@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from loom_client.settings import user_name
+from loom_client.user import user_name
 
 if TYPE_CHECKING:
     from loom_client.settings import Settings

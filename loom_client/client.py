@@ -10,7 +10,7 @@ from loom_client.job import GraphJob, Job, JobHandle
 from loom_client.server.reconcile import settle_lost
 from loom_client.server.reconnect import SENT_SECONDS, lasting
 from loom_client.server.workers import is_served, pollers
-from loom_client.settings import Settings, user_name
+from loom_client.settings import Settings
 from loom_client.start.forking import read_fork
 from loom_client.start.graph_fork import Resuming, read_resuming, write_resuming
 from loom_client.start.schedules import Schedules
@@ -29,6 +29,7 @@ from loom_client.start.submission import (
     write_down,
     write_graph_down,
 )
+from loom_client.user import user_name
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.run import RunInput, check_id
 from loom_dsl.agent.turn import TurnState

@@ -24,8 +24,8 @@ from loom_client.approvals import check_edit
 from loom_client.server.errors import is_missing, is_unanswered, refusal
 from loom_client.server.reconcile import is_running, why_refused
 from loom_client.server.reconnect import SENT_SECONDS, lasting
-from loom_client.settings import user_name
 from loom_client.signing import SigningKey
+from loom_client.user import user_name
 from loom_dsl.agent.run import MOST_ANSWER, ErrorInfo, GraphResult, RunResult, result_of_failure, result_of_finish
 from loom_dsl.approvals.decision import problem_of
 from loom_dsl.approvals.signature import subject_of

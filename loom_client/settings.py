@@ -36,16 +36,3 @@ class Settings(ConnectionSettings):
     """Directory of the agents' files that `loom gateway` may start; without it, it starts none."""
     gateway_work: str = ""
     """Directory whose directories those jobs may work in; a worker's `--root` must hold it."""
-
-
-# Who sits here, as decisions and starts of jobs say it.
-
-
-def user_name() -> str:
-    """Give the name of who runs the command."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        return "somebody"

@@ -10,7 +10,7 @@ import typer
 from loom_cli.commands.approve.approve import REMEMBER, agreed, arguments_of, decide_one, done_line
 from loom_cli.errors import DONE, FAILED, guarded, say
 from loom_cli.options import By, ConnectionOptions, Json, Sign, connection_options, who
-from loom_client.settings import user_name
+from loom_client.user import user_name
 
 if TYPE_CHECKING:
     from loom_client.settings import Settings

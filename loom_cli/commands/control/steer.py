@@ -9,7 +9,7 @@ import typer
 
 from loom_cli.errors import DONE, UNCLEAR, guarded, say
 from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
-from loom_client.settings import user_name
+from loom_client.user import user_name
 
 if TYPE_CHECKING:
     from loom_client.client import Loom

@@ -24,7 +24,7 @@ from loom_cli.options import (
     Workdir,
     connection_options,
 )
-from loom_client.settings import user_name
+from loom_client.user import user_name
 
 if TYPE_CHECKING:
     from loom_cli.commands.run.follow import Ended

@@ -11,7 +11,7 @@ import typer
 
 from loom_cli.errors import DONE, guarded, say, say_findings
 from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
-from loom_client.settings import user_name
+from loom_client.user import user_name
 from loom_dsl.text.canonical import read_json, read_json_or_text
 
 if TYPE_CHECKING:
