@@ -97,6 +97,8 @@ def serve(place: str) -> None:
     """Fork for every connection, until the standard input ends."""
     _load()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks for the status of those that wait for a command
+    for number in _PASSED_ON:
+        signal.signal(number, signal.SIG_IGN)  # sent to all that the tests started: they end, and by that this
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
         listening.listen(64)
@@ -169,6 +171,8 @@ def _be_command(asked: dict[str, object], streams: list[int]) -> NoReturn:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    for number in _PASSED_ON:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.setsid()  # so that it can be killed with what it starts
     sys.stdin, sys.stdout, sys.stderr = (_fresh(sys.stdin, "rb"), _fresh(sys.stdout, "wb"), _fresh(sys.stderr, "wb"))
     os.environ.clear()
