@@ -4,15 +4,9 @@ import pytest
 
 from tests.support.imports import circles, import_graph, imports, modules
 
-ALLOWED: list[list[str]] = [
-    # `loom worker` calls worker.py, and `python worker.py` the command line.
-    ["loom_cli", "loom_cli.app", "loom_cli.commands.serve.serve", "worker"],
-]
-"""Circles that are still to be cut. None may be added, and one that is gone leaves this list."""
 
-
-def test_no_module_imports_in_a_circle_but_those_that_are_known() -> None:
-    assert circles(import_graph()) == ALLOWED
+def test_no_module_imports_in_a_circle() -> None:
+    assert circles(import_graph()) == []
 
 
 def test_every_module_of_the_language_and_its_machine_is_looked_at() -> None:
