@@ -53,7 +53,7 @@ from workflows.webhooks import WebhookWorkflow
 
 PASSED_THROUGH = ("loom_dsl", "pydantic", "pydantic_core", "annotated_types", "typing_extensions")
 BEAT = timedelta(milliseconds=500)
-MOST_DELIVERIES = 20
+MAX_DELIVERIES = 20
 """Messages that are sent to an endpoint at once."""
 LOCKED_UP_SECONDS = 60.0
 """Seconds of one step after which a workflow counts as locked up."""
@@ -170,7 +170,7 @@ def _deliverer(client: Client, task_queue: str, deliveries: Deliveries) -> Worke
         workflows=[WebhookWorkflow],
         activities=deliveries.all,
         workflow_runner=UnsandboxedWorkflowRunner(),
-        max_concurrent_activities=MOST_DELIVERIES,
+        max_concurrent_activities=MAX_DELIVERIES,
         max_concurrent_workflow_task_polls=2,
         max_concurrent_activity_task_polls=2,
         # The SDK's default would send a beat in four seconds, of the five after which another worker takes over.

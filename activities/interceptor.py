@@ -35,7 +35,7 @@ from loom_tools.running import describe
 
 STOPPED_DELAY = 0.1
 """Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
-LONGEST = 4_000
+MAX_MESSAGE = 4_000
 """Characters of a failure's message that are kept."""
 ELSEWHERE = (WrongStore, StoreLost, NotAStore, StoreTooNew, StoreMissing)
 """What is wrong with this worker's store; another worker may have the right one. What else does not pass, such as a
@@ -46,9 +46,9 @@ UNANSWERED = frozenset({MissingTools.code, WrongStore.code, STOPPED})
 """Codes of failures of this worker, not of a party that was asked: the engine tries again, without an end."""
 RETRIED = frozenset({"loom.function.call", "loom.llm.call"})
 """The work of nodes of which watchers are told that it is tried again."""
-LONGEST_WHY = 300
+MAX_WHY = 300
 """Characters of why it is."""
-LONGEST_TRACE = 20_000
+MAX_TRACE = 20_000
 """Characters of a traceback that are logged, from its end."""
 _AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
 
@@ -231,7 +231,7 @@ class Unforeseen(Exception):
 def _masked(error: Exception, runtime: Runtime) -> Unforeseen:
     """The error as the log's formatters take it: what it is, and behind that its traceback, both without secrets."""
     masked = Unforeseen(telling(describe(error), runtime))
-    masked.__cause__ = Unforeseen(redact("".join(traceback.format_exception(error)), runtime.secrets)[-LONGEST_TRACE:])
+    masked.__cause__ = Unforeseen(redact("".join(traceback.format_exception(error)), runtime.secrets)[-MAX_TRACE:])
     return masked
 
 
@@ -242,4 +242,4 @@ def is_final(error: LoomError) -> bool:
 
 def telling(message: str, runtime: Runtime) -> str:
     """A failure's message as it may enter the history."""
-    return redact(message, runtime.secrets)[:LONGEST]
+    return redact(message, runtime.secrets)[:MAX_MESSAGE]

@@ -10,7 +10,7 @@ from activities.jobs.admission import Admit
 from activities.jobs.child import Child
 from activities.jobs.conclude import Conclude
 from activities.jobs.functions import Function
-from activities.jobs.local_batch import Stretch
+from activities.jobs.local_batch import LocalBatch
 from activities.jobs.plans import Pin
 from activities.jobs.schedule import Firing
 from activities.jobs.signatures import Signed
@@ -73,4 +73,4 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> list[Call
     log = TurnLog()
     named |= {name: log.logged(name, named[name]) for name in log.told}
     own = [observe.flush, observe.announce, observe.signal_time, Signed(runtime).verify]
-    return [*own, Stretch(runtime, named).run, *named.values()]
+    return [*own, LocalBatch(runtime, named).run, *named.values()]

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from activities.chat.client import ChatEndpoint
 
 
-MOST_FACTS = 1_000
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+MAX_FACTS = 1_000
+SHORTEST_PAUSE, MAX_PAUSE = 0.1, 5.0
 """Seconds between two tries of a write that cannot be given up."""
 Kept = TypeVar("Kept")
 Value = TypeVar("Value")
@@ -256,11 +256,11 @@ class Runtime:
             except StoreError as error:
                 if not error.passes or self.store.closed:
                     raise
-                if not told and time.monotonic() - begun >= LONGEST_PAUSE:
+                if not told and time.monotonic() - begun >= MAX_PAUSE:
                     told = True
                     activity.logger.warning("what came of a step waits to be written: %s", error.message)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -292,7 +292,7 @@ def take_run(envelope: Any) -> None:
 def remember(kept: OrderedDict[Run, Value], run: Run, value: Value) -> None:
     """Keep a value for a run, and only so many."""
     kept[run] = value
-    if len(kept) > MOST_FACTS:
+    if len(kept) > MAX_FACTS:
         kept.popitem(last=False)
 
 

@@ -39,7 +39,7 @@ def image_parts(tx: Transaction, kept: Sequence[Mapping[str, Any]]) -> list[dict
 
 MASKED = "masked"
 """Under this name an answer's head lists the calls in whose arguments secrets were masked, by their places."""
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """Characters of rendered messages that are kept in memory."""
 
 
@@ -88,7 +88,7 @@ class Transcript:
         if key not in self._kept:
             self._size += len(message[0])
         self._kept[key] = message
-        while self._size > MOST_BYTES:
+        while self._size > MAX_BYTES:
             self._size -= len(self._kept.popitem(last=False)[1][0])
 
 

@@ -16,7 +16,7 @@ from loom_tools.sandbox.run import LAUNCHER, run_confined
 from loom_tools.sandbox.settings import lacking, order_of
 
 SHELL = ["/bin/bash", "--noprofile", "--norc", "-c"]
-LONGEST = 120.0
+MAX_SECONDS = 120.0
 COMPUTING = "n=0; while [ $n -lt 50000 ]; do n=$((n+1)); done"
 FILES = "for n in $(seq 500); do echo $n > f$n; done; cat f* > all; rm f*"
 PROCESSES = "for n in $(seq 100); do /bin/true; done"
@@ -78,14 +78,14 @@ def _row(what: str, command: str, place: Path, means: Means, rounds: int) -> lis
 
 
 def _plain(command: str, place: Path) -> None:
-    done = subprocess.run([*SHELL, command], cwd=place, capture_output=True, timeout=LONGEST, check=False)
+    done = subprocess.run([*SHELL, command], cwd=place, capture_output=True, timeout=MAX_SECONDS, check=False)
     if done.returncode:
         raise RuntimeError(f"{command!r} ended with {done.returncode}: {done.stderr[-300:]!r}")
 
 
 def _confined(command: str, place: Path, means: Means) -> None:
-    order = order_of([*SHELL, command], place, means, {"HOME": "/nonexistent"}, cpu=LONGEST)
-    ended = run_confined(order, timeout=LONGEST)
+    order = order_of([*SHELL, command], place, means, {"HOME": "/nonexistent"}, cpu=MAX_SECONDS)
+    ended = run_confined(order, timeout=MAX_SECONDS)
     if ended.status:
         raise RuntimeError(f"{command!r}, confined, ended with {ended.status}: {ended.output[-300:]}")
 

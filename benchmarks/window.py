@@ -32,7 +32,7 @@ AT_ONCE = (1, 16)
 """Calls at the same time."""
 LOOK = 0.0001
 """Seconds between two looks of the other process."""
-MOST = 5.0
+MAX_MILLISECONDS = 5.0
 """Milliseconds in the median that each part may take."""
 WORK = 0.03
 """Seconds that the tool takes."""
@@ -61,7 +61,7 @@ def measure_window(*, quick: bool) -> Table:
         medians = [1000 * statistics.median(part) for part in parts]
         longest = 1000 * max(called + outcome for _, called, outcome in zip(*parts, strict=True))
         cells = [f"{median:.2f}" for median in medians]
-        table.rows.append([f"{at_once} at once", *cells, f"{longest:.1f}", aim(max(medians[1:]), MOST)])
+        table.rows.append([f"{at_once} at once", *cells, f"{longest:.1f}", aim(max(medians[1:]), MAX_MILLISECONDS)])
     table.notes.append(
         "When a worker dies, a call's outcome is unknown from the moment at which another process sees that its tool "
         "is called to that at which it sees the outcome, without the tool's own time. From the intent to that the "

@@ -3,7 +3,7 @@
 import asyncio
 
 from loom_cli.errors import DONE, FAILED, outcome
-from loom_cli.render.terminal import paper_for
+from loom_cli.render.terminal import terminal_for
 from loom_tools.exit import end_process
 
 
@@ -20,7 +20,7 @@ def _demo() -> int:
     with claimed() as place:
         # Outside the event loop, which would put Ctrl-C off until the CLI has been built.
         binary = find_temporal()
-        return DONE if asyncio.run(play(paper_for(), place, binary)) else FAILED
+        return DONE if asyncio.run(play(terminal_for(), place, binary)) else FAILED
 
 
 if __name__ == "__main__":

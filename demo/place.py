@@ -13,7 +13,7 @@ from loom_dsl.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Checkout:
     """Files of the demo.
 
     Attributes:
@@ -45,7 +45,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def claimed() -> Iterator[Place]:
+def claimed() -> Iterator[Checkout]:
     """Take the demo's directory and empty it.
 
     Raises:
@@ -58,7 +58,7 @@ def claimed() -> Iterator[Place]:
             f"The demo shows an agent at work on Loom's source code, and {checkout} is not a checkout of it "
             f"({missing[0]} is not there). Clone Loom's repository and run `make demo` in it."
         )
-    place = Place(checkout, checkout / ".loom" / "demo")
+    place = Checkout(checkout, checkout / ".loom" / "demo")
     try:
         place.folder.parent.mkdir(exist_ok=True)
         lock = os.open(place.folder.parent / "demo.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

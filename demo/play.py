@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.place import Place
+from demo.place import Checkout
 from demo.scene import Scene, WorkerProcess
 from demo.summary import print_summary
 from loom_cli.commands.run.follow import Follower, make_watcher
 from loom_cli.dev.fake_model.server import load_script, running
 from loom_cli.dev.progress import Progress
 from loom_cli.dev.server import DevServer
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_cli.render.timeline import Timeline
 from loom_client.client import Loom
 from loom_client.connection import connect
@@ -44,7 +44,7 @@ class Model:
     said: str
 
 
-async def play(paper: Paper, place: Place, binary: Path) -> bool:
+async def play(paper: Terminal, place: Checkout, binary: Path) -> bool:
     """Show the demo; whether the job was completed.
 
     Args:
@@ -101,7 +101,9 @@ async def _patience(what: str) -> AsyncIterator[None]:
         progress.done()
 
 
-async def _perform(paper: Paper, place: Place, loom: Loom, worker: WorkerProcess, model: Model, began: float) -> bool:
+async def _perform(
+    paper: Terminal, place: Checkout, loom: Loom, worker: WorkerProcess, model: Model, began: float
+) -> bool:
     name = f"demo-{secrets.token_hex(3)}"
     task = TASK.format(report=place.short(place.report))
     await loom.start(_agent(place, model), task, workdir=place.checkout, job=name)
@@ -120,13 +122,13 @@ async def _perform(paper: Paper, place: Place, loom: Loom, worker: WorkerProcess
     return result.status == "completed"
 
 
-def _agent(place: Place, model: Model) -> Agent:
+def _agent(place: Checkout, model: Model) -> Agent:
     file = place.examples / "researcher.yaml"
     return load_agent(file.read_bytes(), place.short(file), os.environ, {"model": model.name} if model.name else None)
 
 
 @contextlib.asynccontextmanager
-async def _model(place: Place) -> AsyncIterator[Model]:
+async def _model(place: Checkout) -> AsyncIterator[Model]:
     """Take the model of the environment, or serve the example's script."""
     env = dict(os.environ)
     if env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import loom_client
-from demo.place import Place
+from demo.place import Checkout
 from loom_cli.dev import guardian
 from loom_cli.render.timeline import Timeline
 from loom_client.client import Loom
@@ -120,7 +120,7 @@ class Scene:
     timeline: Timeline
     worker: WorkerProcess
     loom: Loom
-    place: Place
+    place: Checkout
     recoveries: list[float] = field(default_factory=list)
     _killed_at: float = 0.0
     _moments: set[EventType] = field(default_factory=set)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from demo.place import Place
-from loom_cli.render.terminal import Paper
+from demo.place import Checkout
+from loom_cli.render.terminal import Terminal
 from loom_cli.render.text import plural, size
 from loom_client.client import Loom
 from loom_dsl.agent.run import RunResult
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from demo.scene import Scene
 
 
-MOST_REPORT_LINES = 40
+MAX_REPORT_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class History:
 
 
 async def print_summary(
-    paper: Paper, scene: "Scene", loom: Loom, result: RunResult, *, scripted: bool, seconds: float
+    paper: Terminal, scene: "Scene", loom: Loom, result: RunResult, *, scripted: bool, seconds: float
 ) -> None:
     """Print everything after the job's end."""
     _print_report(paper, scene.place)
@@ -56,21 +56,21 @@ async def print_summary(
     paper.flush()
 
 
-def _heading(paper: Paper, text: str) -> None:
+def _heading(paper: Terminal, text: str) -> None:
     paper.line()
     paper.line(text, "bold")
 
 
-def _print_report(paper: Paper, place: Place) -> None:
+def _print_report(paper: Terminal, place: Checkout) -> None:
     _heading(paper, f"The report, {place.short(place.report)}")
     if not place.report.exists():
         paper.line("  it was not written")
         return
     lines = visible(place.report.read_text(encoding="utf-8", errors="replace")).splitlines()
-    for line in lines[:MOST_REPORT_LINES]:
+    for line in lines[:MAX_REPORT_LINES]:
         paper.line(line, prefix="  " if line else "", hang=2)
-    if len(lines) > MOST_REPORT_LINES:
-        paper.line(f"  ... {len(lines) - MOST_REPORT_LINES} more lines", "dim")
+    if len(lines) > MAX_REPORT_LINES:
+        paper.line(f"  ... {len(lines) - MAX_REPORT_LINES} more lines", "dim")
 
 
 def _turns(result: RunResult, history: History) -> str:
@@ -102,7 +102,7 @@ def _kills(scene: "Scene") -> str:
     return f"{plural(len(scene.recoveries), 'worker')} killed; the job's next event came after {times}"
 
 
-async def _effects(loom: Loom, place: Place, job: str) -> list[str]:
+async def _effects(loom: Loom, place: Checkout, job: str) -> list[str]:
     """Say what the ledger holds, and what the world does."""
     told = [f"{effect.tool}: {effect.status}" for effect in await loom.store.read(lambda tx: tx.effects(job))]
     if not told:
@@ -124,7 +124,7 @@ async def _history(loom: Loom, job: str, expected: int) -> History:
     return History(len(runs), max(lengths, default=0), max(sizes, default=0))
 
 
-def _next(place: Place, job: str) -> list[str]:
+def _next(place: Checkout, job: str) -> list[str]:
     loom, store = _command(place), place.short(place.folder / "loom.db")
     server = place.short(place.folder / "temporal.db")
     return [
@@ -139,7 +139,7 @@ def _next(place: Place, job: str) -> list[str]:
     ]
 
 
-def _command(place: Place) -> str:
+def _command(place: Checkout) -> str:
     """How a reader at the checkout's top calls ``loom``: it may be in a virtual environment that is not active."""
     beside = Path(sys.executable).parent / "loom"
     if shutil.which("loom") is not None or not beside.exists():

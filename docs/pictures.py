@@ -14,7 +14,7 @@ from pathlib import Path
 import packages  # beside this file
 
 from loom_cli.render.flowchart import draw
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_dsl.agent import states
 from loom_dsl.authoring.mermaid import mermaid
 from loom_dsl.graph.library import shipped
@@ -33,7 +33,7 @@ def drawn(text: str) -> str:
 def _picture(name: str) -> str:
     if name.startswith("text:"):
         graph, out = shipped(name.removeprefix("text:")), io.StringIO()
-        draw(Paper(out, columns=lambda: 100), Plan(graph.name, {graph.name: graph}, {}))
+        draw(Terminal(out, columns=lambda: 100), Plan(graph.name, {graph.name: graph}, {}))
         return f"```text\n{out.getvalue()}"
     if name.partition(":")[0] == "packages":
         return f"```mermaid\n{packages.mermaid(name.partition(':')[2])}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_dsl.permissions.roles import Right, Roles
 
 
-MOST_NAMES = 500
+MAX_NAMES = 500
 CONNECT_SECONDS, SERVER_SECONDS = 1.0, 4.0
 """A list waits at most so long for the server; without an answer it shows what the store has."""
 
@@ -140,7 +140,7 @@ async def find_job(store: Store, name: str) -> dict[str, Any]:
     row = await store.read(lambda tx: tx.job(name))
     if row is not None:
         return row
-    known = [found["job"] for found in await store.read(lambda tx: tx.jobs(limit=MOST_NAMES))]
+    known = [found["job"] for found in await store.read(lambda tx: tx.jobs(limit=MAX_NAMES))]
     raise NotFoundError(f"there is no job {name!r} in the store {store.path}; {near(name, known, 'jobs')}")
 
 

@@ -132,8 +132,8 @@ async def gather(loom: Loom, job: str) -> Facts | None:
     if described.raw_description.HasField("pending_workflow_task"):
         known["step"] = _step(described.raw_description.pending_workflow_task)
     known["pending"] = [_pending(raw) for raw in described.raw_description.pending_activities]
-    wanted = known["halted"] or (not approvals and row.get("state") == RunState.RUNNING)
-    if known["worker"] and not known["pending"] and wanted:
+    required_action = known["halted"] or (not approvals and row.get("state") == RunState.RUNNING)
+    if known["worker"] and not known["pending"] and required_action:
         known["waits"] = await _waits(loom, job)
     elif known["halted"]:
         known["waits"] = None
@@ -201,7 +201,7 @@ def _step(raw: Any) -> Pending:
 
 MODEL, TOOL, COMPRESS = "loom.model.call", "loom.tool.execute", "loom.context.compress"
 _KINDS = {MODEL: "model", TOOL: "tool", COMPRESS: "compression", "loom.approval.announce": "notice"}
-MOST_WAITS = 3
+MAX_WAITS = 3
 SLOW_STEP = 3.0
 """Seconds after which work that no worker has taken is worth telling; taking it is a matter of milliseconds."""
 
@@ -244,7 +244,7 @@ def unserved(facts: Facts) -> str:
     return f"no worker serves this job's store (id {facts.store}) on the queue {facts.queue}; {start}"
 
 
-def wanted(facts: Facts, now: float) -> str:
+def required_action(facts: Facts, now: float) -> str:
     """Say in one line what a person has to do before the job goes on, and why; empty when nobody has to.
 
     Args:
@@ -301,7 +301,7 @@ def _work(facts: Facts, now: float) -> str:
     waits = facts.waits or ()
     if not waits:
         return _phrase(facts.row.get("state"))
-    return abridge(waits, MOST_WAITS, lambda wait: _wait(wait, facts.row["job"], now), between="; ", rest="; and ")
+    return abridge(waits, MAX_WAITS, lambda wait: _wait(wait, facts.row["job"], now), between="; ", rest="; and ")
 
 
 def _busy(facts: Facts, now: float) -> str:

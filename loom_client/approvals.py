@@ -22,7 +22,7 @@ from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.approver_keys import is_signed_by
 
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 def problem_with(schema: str, arguments: Mapping[str, Any]) -> str:
@@ -38,7 +38,7 @@ def problem_with(schema: str, arguments: Mapping[str, Any]) -> str:
         found = misfits(json.loads(schema), json.loads(canonical_json(dict(arguments))))
     except (ValueError, TypeError, RecursionError):  # no JSON: the job says so
         return ""
-    return abridge(found, MOST_SHOWN, between="; ", rest="; and ")
+    return abridge(found, MAX_SHOWN, between="; ", rest="; and ")
 
 
 async def check_edit(store: Store, approval: str, arguments: Mapping[str, Any]) -> None:

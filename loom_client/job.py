@@ -26,7 +26,7 @@ from loom_client.server.reconcile import is_running, why_refused
 from loom_client.server.reconnect import SENT_SECONDS, lasting
 from loom_client.signing import SigningKey
 from loom_client.user import user_name
-from loom_dsl.agent.run import MOST_ANSWER, ErrorInfo, GraphResult, RunResult, result_of_failure, result_of_finish
+from loom_dsl.agent.run import MAX_ANSWER, ErrorInfo, GraphResult, RunResult, result_of_failure, result_of_finish
 from loom_dsl.approvals.decision import problem_of
 from loom_dsl.approvals.signature import subject_of
 from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError, StoreError
@@ -68,7 +68,7 @@ def failure_of(job: str, error: WorkflowFailureError) -> ApplicationError:
 
 async def with_whole_answer(store: Store, job: str, result: RunResult) -> RunResult:
     """Put a long answer back, which the workflow's own result only begins."""
-    if len(result.answer) <= MOST_ANSWER:
+    if len(result.answer) <= MAX_ANSWER:
         return result
     answer = await store.read(lambda tx: _last_answer(tx, result.session_id, job))
     return result.model_copy(update={"answer": answer or result.answer})
@@ -103,7 +103,7 @@ def _said(tx: Transaction, session: str, job: str) -> Iterator[Entry]:
 
 
 POLL_SECONDS = 0.05
-LONGEST_POLL = 0.5
+MAX_POLL = 0.5
 CHECK_SECONDS = 5.0
 """How often a watcher asks the server whether a silent job is still open."""
 LOOK_SECONDS = 3.0
@@ -155,7 +155,7 @@ class WatchedJob:
                 checked, follow = time.monotonic(), await self._is_open()
                 continue
             await asyncio.sleep(wait)
-            wait = min(wait * 1.5, LONGEST_POLL)
+            wait = min(wait * 1.5, MAX_POLL)
 
     async def status(self) -> dict[str, Any]:
         """Ask the workflow where it stands.

@@ -13,7 +13,7 @@ from loom_dsl.text.abridgement import abridge
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 LIMITS = frozenset({
     "max_iterations", "max_tool_calls", "max_tool_rounds", "max_cost", "max_cost_usd", "max_run_duration",
     "limit_reached",
@@ -94,5 +94,5 @@ def _of_graph(tx: Transaction, row: Mapping[str, Any], plan: Plan) -> str:
     problem, again = why_not(tx, row, plan)
     if problem:
         return ""
-    named = abridge(again, MOST_NAMED, "`{}`".format)
+    named = abridge(again, MAX_NAMED, "`{}`".format)
     return f"`loom fork {row['job']}` goes on at {named or 'its end'}; what was finished is not done again"

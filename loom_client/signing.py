@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loom_dsl.approvals.decision import Decision, problem_of
-from loom_dsl.approvals.signature import LONGEST, ApproverKey, checked_name, key_name, signed_text
+from loom_dsl.approvals.signature import MAX_VALIDITY, ApproverKey, checked_name, key_name, signed_text
 from loom_dsl.errors import ConfigurationError, NotFoundError, UserError
 from loom_dsl.text.canonical import read_json
 from loom_tools.approver_keys import NO_LIBRARY, has_library
@@ -20,7 +20,7 @@ from loom_tools.approver_keys import NO_LIBRARY, has_library
 SECONDS = 900
 """For how long a signature counts, if nothing else is said: the server has the decision much sooner."""
 FORM = "approver-key/1"
-LARGEST_FILE = 16 * 1024
+MAX_FILE = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SigningKey:
             if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UserError(f"others may read or write the private key {path}; say `chmod 600 {path}`")
             with path.open("rb") as file:
-                found = read_json(file.read(LARGEST_FILE))
+                found = read_json(file.read(MAX_FILE))
             return cls(checked_name(found["by"]), _private(found))
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {path}; `loom key new NAME --out {path}` makes a key") from None
@@ -145,8 +145,8 @@ class SigningKey:
             raise UserError(f"the key is that of {self.by}, and the decision is said to be by {payload['by']}")
         if not payload.get("digest"):
             raise UserError("a signed decision needs the `digest` of what is asked")
-        if not 0 < seconds <= LONGEST:
-            raise UserError(f"a signature counts for 1 to {LONGEST} seconds")
+        if not 0 < seconds <= MAX_VALIDITY:
+            raise UserError(f"a signature counts for 1 to {MAX_VALIDITY} seconds")
         issued = int(time.time() if now is None else now)
         signature = {
             "key": self.name,

@@ -14,7 +14,7 @@ MAX_OUTAGE = 86_400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
-LONGEST = 10 * 365 * 86400.0
+MAX_DURATION = 10 * 365 * 86400.0
 """Ten years, in seconds: what the engine's timers can carry without doubt."""
 
 
@@ -27,7 +27,7 @@ def parse_duration(text: str) -> float:
     if not isinstance(text, str) or not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration; write a number and a unit, such as 500ms, 90s, 5m, 4h or 1d")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if seconds > LONGEST:
+    if seconds > MAX_DURATION:
         raise ValueError(f"{text!r} is longer than ten years")
     return seconds
 

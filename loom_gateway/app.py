@@ -20,11 +20,11 @@ from loom_gateway.links import LINKED
 from loom_gateway.openapi import description
 from loom_gateway.responses import LATER, STATUS, Problem, body, document, json_body, problem, problem_for
 from loom_gateway.schemas import Body, ControlBody, DecisionBody, JobBody, LinksBody, MessageBody
-from loom_gateway.service import Desk
+from loom_gateway.service import Service
 from loom_gateway.tokens import Tokens
 
-MOST_LISTED = 500
-LONGEST_DETAIL = 500
+MAX_LISTED = 500
+MAX_DETAIL = 500
 """Characters of what is wrong with a body: the path to a mistake in it can be as long as the body."""
 Handler = Callable[[Request], Awaitable[Response]]
 Known = Callable[[Request, str], Awaitable[Response]]
@@ -41,7 +41,7 @@ class Gateway:
         url: How others reach it, without a slash at the end; links begin with it.
     """
 
-    def __init__(self, desk: Desk, tokens: Tokens, url: str) -> None:
+    def __init__(self, desk: Service, tokens: Tokens, url: str) -> None:
         self._desk, self._tokens, self._url = desk, tokens, url
 
     def app(self) -> Starlette:
@@ -179,13 +179,13 @@ async def _read(request: Request, model: type[B]) -> B:
     try:
         return model.model_validate(await json_body(request))
     except ValidationError as error:
-        raise Problem(422, problem_of(error)[:LONGEST_DETAIL], "invalid") from None
+        raise Problem(422, problem_of(error)[:MAX_DETAIL], "invalid") from None
 
 
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", "100")
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MOST_LISTED):
-        raise Problem(422, f"`limit` is a number from 1 to {MOST_LISTED}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MAX_LISTED):
+        raise Problem(422, f"`limit` is a number from 1 to {MAX_LISTED}")
     return int(text)
 
 

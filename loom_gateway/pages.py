@@ -18,7 +18,7 @@ _PAGE = """<!doctype html>
 {body}
 </body></html>
 """
-LONGEST_LINE = 120
+MAX_LINE = 120
 """Characters of a line on the page, which has no styles that would fold it."""
 _FACTS = (("job", "Job"), ("tool", "Tool"), ("summary", "What"), ("reason", "Why it asks"), ("requester", "Who asks"))
 
@@ -73,8 +73,8 @@ def _folded(text: str) -> str:
     """A text whose lines all end on the page: what a reader had to scroll to would be out of sight."""
     folded = []
     for line in _seen(text).split("\n"):
-        folded += [line[:LONGEST_LINE]]
-        folded += [f"  ↳ {line[at : at + LONGEST_LINE]}" for at in range(LONGEST_LINE, len(line), LONGEST_LINE)]
+        folded += [line[:MAX_LINE]]
+        folded += [f"  ↳ {line[at : at + MAX_LINE]}" for at in range(MAX_LINE, len(line), MAX_LINE)]
     return html.escape("\n".join(folded))
 
 

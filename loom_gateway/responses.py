@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from loom_dsl.errors import ConfigurationError, ConflictError, DecisionRefused, LoomError, NotFoundError, UserError
-from loom_dsl.text.canonical import MOST_NESTING, read_json
+from loom_dsl.text.canonical import MAX_NESTING, read_json
 
 SAFE = {
     "Cache-Control": "no-store",
@@ -18,7 +18,7 @@ SAFE = {
 }
 """On every answer: nothing of it is kept, passed on, or shown inside another page."""
 PROBLEM = "application/problem+json"
-LARGEST_BODY = 64 * 1024
+MAX_BODY = 64 * 1024
 BODY_SECONDS = 10
 STATUS = {
     "recorded": 200,
@@ -135,7 +135,7 @@ async def json_body(request: Request) -> dict[str, Any]:
         value = read_json(text.decode(), object_pairs_hook=_object, parse_constant=_no_constant)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # a lone surrogate is no text, 1e999 no number
     except ValueError:
-        what = f"the body is not JSON, has a key twice, or is nested over {MOST_NESTING} levels deep"
+        what = f"the body is not JSON, has a key twice, or is nested over {MAX_NESTING} levels deep"
         raise Problem(400, what) from None
     if not isinstance(value, dict):
         raise Problem(422, "the body must be a JSON object")
@@ -149,14 +149,14 @@ async def body(request: Request) -> bytes:
         Problem: It is larger, or too slow.
     """
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > LARGEST_BODY:
+    if announced.isdecimal() and int(announced[:20]) > MAX_BODY:
         raise Problem(413, "the body is larger than 64 KiB")
     read = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 read += part
-                if len(read) > LARGEST_BODY:
+                if len(read) > MAX_BODY:
                     raise Problem(413, "the body is larger than 64 KiB")
     except TimeoutError:
         raise Problem(408, f"the body did not come within {BODY_SECONDS} s") from None

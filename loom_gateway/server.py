@@ -20,15 +20,15 @@ from loom_dsl.permissions.roles import Roles
 from loom_gateway.app import Gateway
 from loom_gateway.links import LEAST_KEY
 from loom_gateway.responses import PROBLEM, SAFE, SOON, Problem, problem, problem_text
-from loom_gateway.service import Desk
-from loom_gateway.starts import grounds_of
+from loom_gateway.service import Service
+from loom_gateway.starts import start_policy_of
 from loom_gateway.tokens import SETTING, Tokens
 from loom_tools.policy_files import POLICY_VARIABLE, deployment_policy
 
 # A connection of the gateway: what HTTP itself refuses is told as a problem, too.
 
 
-MOST_AT_ONCE = 200
+MAX_AT_ONCE = 200
 """Connections, and requests under way, beyond which requests are refused."""
 
 
@@ -40,7 +40,7 @@ class Connection(H11Protocol):
         self._answer, self.app = self.app, self._if_not_too_many
 
     async def _if_not_too_many(self, scope: Any, receive: Any, send: Any) -> None:
-        if max(len(self.connections), len(self.tasks)) <= MOST_AT_ONCE:
+        if max(len(self.connections), len(self.tasks)) <= MAX_AT_ONCE:
             await self._answer(scope, receive, send)
             return
         busy = problem(Problem(503, "too many requests at once; try again", after=SOON))
@@ -109,7 +109,7 @@ async def serve(loom: Loom, host: str, port: int) -> None:
     """
     settings = loom.settings
     roles, tokens = roles_of(os.environ), Tokens(tokens_path(settings))
-    desk = Desk(loom, roles, key_of(settings), grounds_of(settings))
+    desk = Service(loom, roles, key_of(settings), start_policy_of(settings))
     with _listening(host, port) as listener:
         name, number = listener.getsockname()[:2]
         here = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"

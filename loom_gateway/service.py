@@ -16,17 +16,17 @@ from loom_dsl.permissions.roles import Right, Roles, is_known, may, may_decide, 
 from loom_gateway import links
 from loom_gateway.responses import Problem
 from loom_gateway.schemas import ControlBody, DecisionBody, JobBody, LinksBody, MessageBody
-from loom_gateway.starts import AGENTS, Grounds
+from loom_gateway.starts import AGENTS, StartPolicy
 from loom_store.job_facts import arguments_of
 from loom_store.transaction import Transaction
 
-LARGEST_SHOWN = 64 * 1024
+MAX_SHOWN = 64 * 1024
 """Characters of the preview that are shown."""
 _JOB = ("job", "agent", "task", "status", "state", "session", "created_at", "ended_at", "paused_by", "result")
 _STANDS = ("halted", "waiting")
 
 
-class Desk:
+class Service:
     """Approvals and jobs, for people with roles.
 
     Attributes:
@@ -36,7 +36,7 @@ class Desk:
         grounds: What jobs may be started with; None: none are started.
     """
 
-    def __init__(self, loom: Loom, roles: Roles, key: bytes = b"", grounds: Grounds | None = None) -> None:
+    def __init__(self, loom: Loom, roles: Roles, key: bytes = b"", grounds: StartPolicy | None = None) -> None:
         self.loom, self.roles, self.key, self.grounds = loom, roles, key, grounds
 
     # -- looking -----------------------------------------------------------------------------------
@@ -265,9 +265,7 @@ def _text(tx: Transaction, name: str) -> str:
 
 
 def _cut(preview: str, approval: str) -> str:
-    left = len(preview) - LARGEST_SHOWN
+    left = len(preview) - MAX_SHOWN
     return (
-        preview
-        if left <= 0
-        else f"{preview[:LARGEST_SHOWN]}\n... {left} more characters; all: loom approvals {approval}"
+        preview if left <= 0 else f"{preview[:MAX_SHOWN]}\n... {left} more characters; all: loom approvals {approval}"
     )

@@ -16,7 +16,7 @@ OWN = "jobs"
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class StartPolicy:
     """Where agents are, and where their jobs work.
 
     Attributes:
@@ -72,7 +72,7 @@ class Grounds:
             raise Problem(503, "no directory can be made for the job; the gateway's log says why") from None
 
 
-def grounds_of(settings: Settings) -> Grounds | None:
+def start_policy_of(settings: Settings) -> StartPolicy | None:
     """Give what jobs may be started with; None: the gateway starts none.
 
     Raises:
@@ -87,7 +87,7 @@ def grounds_of(settings: Settings) -> Grounds | None:
         if not Path(path).expanduser().is_dir():
             raise ConfigurationError(f"{variable}: there is no directory {path}")
     agents, work = (Path(path).expanduser().resolve() for path in named.values())
-    return Grounds(agents, work)
+    return StartPolicy(agents, work)
 
 
 def _not_in_order(name: str, why: str) -> Problem:

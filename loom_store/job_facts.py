@@ -13,7 +13,7 @@ from loom_dsl.errors import BlobMissing
 from loom_dsl.text.canonical import canonical_json, read_json
 from loom_store.transaction import Transaction
 
-LARGEST_CONTENT = 64 * 1024
+MAX_CONTENT = 64 * 1024
 """Bytes of arguments that somebody is told."""
 
 
@@ -31,7 +31,7 @@ def arguments_of(tx: Transaction, name: object) -> Any:
         return None
     try:
         text = tx.get_blob(name)
-        return read_json(text) if len(text) <= LARGEST_CONTENT else None
+        return read_json(text) if len(text) <= MAX_CONTENT else None
     except (BlobMissing, ValueError):
         return None
 
@@ -41,7 +41,7 @@ def last_key(job: str, turn: int) -> str:
     return f"{job}/{turn}/last"
 
 
-LONGEST_TASK = 2_000
+MAX_TASK = 2_000
 """Characters of a graph's input that lists show."""
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 POLICY_VARIABLE = "LOOM_POLICY"
 """Names the deployment's policy file, in the worker's environment."""
-LARGEST_POLICY = 256 * 1024
+MAX_POLICY = 256 * 1024
 
 
 def deployment_policy(environment: Mapping[str, str], named: str = POLICY_VARIABLE) -> Policy | None:
@@ -55,7 +55,7 @@ def project_text(workdir: Path) -> bytes | None:
             if not workspace.exists(PROJECT_POLICY):
                 return None
             with workspace.open_read(PROJECT_POLICY) as file:
-                return file.read(LARGEST_POLICY)
+                return file.read(MAX_POLICY)
         except (ToolError, OSError) as error:
             raise unusable(error) from None
 

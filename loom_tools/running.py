@@ -31,7 +31,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-async def beside(arguments: Mapping[str, Any], work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+async def run_in_thread_if_large(
+    arguments: Mapping[str, Any], work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs
+) -> _R:
     """Call a function; when the arguments of the tool call that it looks at are large, in a thread.
 
     A heartbeat is sent in time then, whatever the line is that a policy is held against.

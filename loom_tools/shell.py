@@ -8,7 +8,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from loom_dsl.permissions.command_line import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     SHELLS,
     UNKNOWN,
     NotPlain,
@@ -172,14 +172,14 @@ def _unescaped(text: str) -> str:
     return _ESCAPED_IN_STRING.sub(lambda found: found[1].replace("\n", ""), text)
 
 
-MOST_COMMANDS = 1_000
+MAX_COMMANDS = 1_000
 """Of more than these, nothing is known."""
-MOST_WORK = 100_000
+MAX_WORK = 100_000
 """Characters that are parsed, and words of commands that are kept, for one line; what is beyond is not known."""
-MOST_LOOSE = 2_000
+MAX_LOOSE = 2_000
 """Words of code of another language that are looked at."""
-LONGEST_LOOSE = 20
-MOST_DEPTH = 6
+MAX_LOOSE_LENGTH = 20
+MAX_DEPTH = 6
 """How deep commands inside words of commands are followed."""
 _PLAIN_NODES = frozenset(
     {"program", "list", "pipeline", "command", "command_name", "word", "string", "string_content", "raw_string"}
@@ -240,7 +240,7 @@ class _Reader:
     def __init__(self) -> None:
         self._found: list[Words] = []
         self._loose: list[Words] = []
-        self._left = MOST_WORK
+        self._left = MAX_WORK
         self._ran: set[str] = set()
         self._written: set[str] = set()
         self.touched: list[str] = []
@@ -260,12 +260,12 @@ class _Reader:
 
     def _spend(self, work: int) -> None:
         self._left -= work
-        if self._left < 0 or len(self._found) > MOST_COMMANDS:
+        if self._left < 0 or len(self._found) > MAX_COMMANDS:
             raise _NotKnown
 
     def _line(self, line: str, depth: int) -> None:
         odd = "\0" in line or any("\ud800" <= letter <= "\udfff" for letter in line)
-        if odd or depth > MOST_DEPTH or len(line) > MOST_CHARACTERS:
+        if odd or depth > MAX_DEPTH or len(line) > MAX_CHARACTERS:
             raise _NotKnown
         for text in dict.fromkeys((line, re.sub(r"\\\r?\n", "", line))):
             self._tree(text, depth)
@@ -341,9 +341,9 @@ class _Reader:
         text = text_of(source, node)
         places = [found.start() for found in re.finditer(r"\$\(", text)]
         if len(places) > sum(inner.type in ("command_substitution", "arithmetic_expansion") for inner in _walk(node)):
-            for place in places[:MOST_DEPTH]:
+            for place in places[:MAX_DEPTH]:
                 self._line(text[place:], depth + 1)
-            if len(places) > MOST_DEPTH:
+            if len(places) > MAX_DEPTH:
                 raise _NotKnown
 
     def _strings(self, source: bytes, node: Node, depth: int) -> None:
@@ -357,10 +357,10 @@ class _Reader:
     def _loosely(self, text: str) -> None:
         """Take every rest of a text for a command: where it begins in code of another language, nobody can tell."""
         words = _TOKEN.findall(text)
-        if len(words) > MOST_LOOSE:
+        if len(words) > MAX_LOOSE:
             raise _NotKnown
-        for start in range(min(len(words), MOST_LOOSE)):
-            rest = tuple(words[start : start + LONGEST_LOOSE])
+        for start in range(min(len(words), MAX_LOOSE)):
+            rest = tuple(words[start : start + MAX_LOOSE_LENGTH])
             self._spend(len(rest))
             self._loose.append(rest)
 

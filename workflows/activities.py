@@ -27,14 +27,14 @@ with workflow.unsafe.imports_passed_through():
     )
     from loom_dsl.machine.compensation import FUNCTION
     from loom_dsl.machine.interpreter import Machine
-    from loom_dsl.machine.payloads import LARGEST_ARGUMENT, activity_argument, fingerprint, size_of
+    from loom_dsl.machine.payloads import MAX_ARGUMENT, activity_argument, fingerprint, size_of
     from loom_dsl.machine.retry import Wait, judge
     from loom_dsl.text.canonical import digest
 
 # How much a job commands at once: what it sends with one workflow task has a size that the server takes.
 
 
-MOST_COMMANDED = 2 * 1024 * 1024
+MAX_COMMANDED = 2 * 1024 * 1024
 """Bytes of arguments that go out with one workflow task. The server takes messages of 4 MiB; a larger one would be sent
 and refused again and again. The rest is for what stretches tell and for what commands have around them. It decides
 where timers are in histories, so another number needs another name of `IN_PARTS`."""
@@ -47,7 +47,7 @@ PAUSE = 0.001
 class Sending:
     """Lets commands go out in the order in which they come, as many as one task can carry.
 
-    What was sent counts until another task was begun for it: that costs a timer for every `MOST_COMMANDED` of a run,
+    What was sent counts until another task was begun for it: that costs a timer for every `MAX_COMMANDED` of a run,
     and needs no guess at when a task ended.
 
     Args:
@@ -75,7 +75,7 @@ class Sending:
         await turn
 
     def _takes(self, size: int) -> bool:
-        if self._sent and self._sent + size > MOST_COMMANDED:
+        if self._sent and self._sent + size > MAX_COMMANDED:
             return False
         self._sent += size
         return True
@@ -112,7 +112,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class StretchOver:
+class LocalBatchOver:
     """A stretch has told everything.
 
     Attributes:
@@ -122,7 +122,7 @@ class StretchOver:
     begun: list[str]
 
 
-Happened = Input | Told | StretchOver
+Happened = Input | Told | LocalBatchOver
 
 
 class Carriers:
@@ -190,7 +190,7 @@ class Carriers:
             return ActivityDone(now=workflow.time(), at=at, result=rest[0])
         return ActivityFailed(now=workflow.time(), at=at, code=rest[0], message=rest[1])
 
-    def end_stretch(self, over: StretchOver) -> None:
+    def end_stretch(self, over: LocalBatchOver) -> None:
         """Run what a stretch had begun and could not tell the end of on its own; what was slow, remotely."""
         self._stretch = set()
         for at in sorted({*over.begun, *self._slow} & set(self._local)):
@@ -266,7 +266,7 @@ class Carriers:
             pass  # whatever it was, each execution on its own will tell it
         finally:
             self._tasks.pop(name, None)
-        self._queue += [*map(Told, told), StretchOver(begun)]
+        self._queue += [*map(Told, told), LocalBatchOver(begun)]
 
     async def _activity(self, command: RunActivity) -> None:
         at = command.at
@@ -307,8 +307,8 @@ class Carriers:
         name = f"{turn.turn_counter if turn else 0}/{command.at}"
         argument = {**activity_argument(command, turn), **self._known_by}
         size = size_of(command.arguments)
-        if size > LARGEST_ARGUMENT:
-            why = f"{command.activity} would be given {size} bytes, and the engine carries {LARGEST_ARGUMENT}"
+        if size > MAX_ARGUMENT:
+            why = f"{command.activity} would be given {size} bytes, and the engine carries {MAX_ARGUMENT}"
             raise ApplicationError(f"{why}; give it a path, or a part", type="arguments_too_large", non_retryable=True)
         if command.carrier == "local":
             try:

@@ -36,7 +36,7 @@ ATTEMPTS = (20, 1.0, 2.0, 60.0)
 OWN = "own-children"
 """Marks runs that look whether what has a child's id on the server is their child."""
 TAKEN_AWAY = {"code": "aborted", "message": "it was taken away before it had started"}
-FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(hours=1)
+FIRST_LOOK, MAX_LOOK = timedelta(minutes=1), timedelta(hours=1)
 """A child job reports when it ends. One that was terminated cannot, so it is looked after: soon, then less often."""
 
 
@@ -188,7 +188,7 @@ class Children:
         try:
             while True:
                 await workflow.sleep(pause)
-                pause = min(pause * 2, LONGEST_LOOK)
+                pause = min(pause * 2, MAX_LOOK)
                 if await self._look(at, child):
                     return
         except asyncio.CancelledError:

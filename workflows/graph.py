@@ -8,10 +8,10 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.activities import Carriers, Happened, StretchOver, Told
+from workflows.activities import Carriers, Happened, LocalBatchOver, Told
 from workflows.children import Children, report
 from workflows.failures import WrongEngine
-from workflows.migration import PATIENCE, Asked, Moving
+from workflows.migration import PATIENCE, MigrationRequest, Moving
 from workflows.schedule import begin
 from workflows.signals import read_move, read_signal
 
@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
         Yielded,
     )
     from loom_dsl.machine.interpreter import Machine
-    from loom_dsl.machine.payloads import LARGEST_STATE, size_of
+    from loom_dsl.machine.payloads import MAX_MACHINE_STATE, size_of
     from loom_dsl.machine.signals import CONTROL
     from loom_dsl.machine.state import MachineState
     from loom_dsl.machine.status import status_of
@@ -52,7 +52,7 @@ FOLD_SECONDS, FOLD_EVENTS = 1.0, 512
 FEWEST_EVENTS = 128
 """`adaptive` folds turns into a run until it is as old as the server's floor for continue-as-new and has so many
 events that another run is worth its cost; at the latest when it has `FOLD_EVENTS`."""
-MOST_EVENTS, MOST_BYTES = 8_000, 8 * 1024 * 1024
+MAX_EVENTS, MAX_BYTES = 8_000, 8 * 1024 * 1024
 """A run that grows beyond this continues as new in the middle of a turn; the server kills at 51,200 and 50 MiB."""
 
 PIN_RETRY = (1_000, 1.0, 2.0, 60.0)
@@ -65,7 +65,7 @@ class GraphWorkflow:
 
     @workflow.init
     def __init__(self, envelope: dict[str, Any], plan: PlanText) -> None:
-        self._queue: list[Happened | Asked] = []
+        self._queue: list[Happened | MigrationRequest] = []
         self._machine: Machine | None = None
         self._answers: dict[str, dict[str, str]] = {}
         self._slots = 0
@@ -138,7 +138,7 @@ class GraphWorkflow:
         move, problem = read_move(args)
         if move is None:
             return {"verdict": "invalid", "message": problem}
-        self._queue.append(Asked(slot, move))
+        self._queue.append(MigrationRequest(slot, move))
         try:
             await workflow.wait_condition(lambda: slot in self._answers or self._over, timeout=PATIENCE)
         except TimeoutError:
@@ -168,10 +168,10 @@ class GraphWorkflow:
         """Continue as new. A job whose state is too large for that ends in this run."""
         following = self._following(envelope, plan)
         size = size_of(following[0]["state"])
-        if size > LARGEST_STATE:
+        if size > MAX_MACHINE_STATE:
             self._leaving = False
-            return self._feed(TooLarge(now=workflow.time(), size=size, most=LARGEST_STATE))
-        if size + size_of(following[0].get("told")) > LARGEST_STATE:
+            return self._feed(TooLarge(now=workflow.time(), size=size, most=MAX_MACHINE_STATE))
+        if size + size_of(following[0].get("told")) > MAX_MACHINE_STATE:
             following[0].pop("told", None)  # it is found out again
         workflow.continue_as_new(args=list(following))
 
@@ -207,17 +207,17 @@ class GraphWorkflow:
         abort = {"op": "abort", "by": "temporal", "reason": "the workflow was cancelled"}
         self._queue.append(SignalReceived(now=workflow.time(), name=CONTROL, payload=abort))
 
-    def _move(self, asked: Asked) -> None:
+    def _move(self, asked: MigrationRequest) -> None:
         assert self._machine is not None
         drain = self._moving.begin(self._machine, asked)
         if drain is not None:
             self._feed(drain)
 
-    def _take(self, happened: Happened | Asked) -> None:
+    def _take(self, happened: Happened | MigrationRequest) -> None:
         match happened:
-            case Asked():
+            case MigrationRequest():
                 self._move(happened)
-            case StretchOver():
+            case LocalBatchOver():
                 self._carriers.end_stretch(happened)
             case Told() if self._leaving:
                 self._told.append(happened.outcome)
@@ -277,14 +277,14 @@ class GraphWorkflow:
         if policy == "per_turn" or self._steps or info.is_continue_as_new_suggested():
             return True
         if policy == "history":
-            return length >= MOST_EVENTS // 2
+            return length >= MAX_EVENTS // 2
         age = workflow.time() - info.start_time.timestamp()
         return length >= FOLD_EVENTS or (age >= FOLD_SECONDS and length >= FEWEST_EVENTS)
 
     def _is_large(self) -> bool:
         assert self._machine is not None
         info = workflow.info()
-        large = info.get_current_history_length() > MOST_EVENTS or info.get_current_history_size() > MOST_BYTES
+        large = info.get_current_history_length() > MAX_EVENTS or info.get_current_history_size() > MAX_BYTES
         return not self._machine.draining and bool(large or (self._steps and self._done >= self._steps))
 
     # -- edges -------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ with workflow.unsafe.imports_passed_through():
 
 PATIENCE = 5.0
 """Seconds after which whoever moves a job is told what it waits for; the job moves all the same when that is done."""
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MigrationRequest:
     """Somebody wants the job to go on under another plan.
 
     Attributes:
@@ -41,10 +41,10 @@ class Moving:
 
     def __init__(self, answers: dict[str, dict[str, str]]) -> None:
         self.answers = answers
-        self._asked: Asked | None = None
+        self._asked: MigrationRequest | None = None
         self._settled = False
 
-    def begin(self, machine: Machine, asked: Asked) -> Input | None:
+    def begin(self, machine: Machine, asked: MigrationRequest) -> Input | None:
         """Begin a move if every token has a home under the new plan; nothing that would be refused holds the job up."""
         refused = self._refusal(machine, asked.move)
         if refused is not None:
@@ -64,7 +64,7 @@ class Moving:
     def waits(self, machine: Machine | None) -> dict[str, str]:
         """Answer somebody whose patience is over."""
         at = [token.at for token in machine.state.in_order() if token.status == RUNNING] if machine else []
-        named = abridge(at, MOST_NAMED, "`{}`".format)
+        named = abridge(at, MAX_NAMED, "`{}`".format)
         return {
             "verdict": "waiting",
             "message": f"it waits for {named or 'what is in flight'}, and moves when that is done; until then nothing "

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.machine.retry import growing_pause
 
 BEGIN = "loom.job.begin"
-ATTEMPT, LONGEST = timedelta(seconds=30), timedelta(seconds=60)
+ATTEMPT, MAX_PAUSE = timedelta(seconds=30), timedelta(seconds=60)
 """One attempt, and the longest time between two."""
 
 
@@ -42,7 +42,7 @@ async def begin(order: str, cancelled: Callable[[], None]) -> dict[str, Any]:
                 raise ApplicationError(failed.message, type=failed.code, non_retryable=True) from None
             tries += 1
             try:
-                await workflow.sleep(growing_pause(tries, 2.0, 2.0, LONGEST.total_seconds()))
+                await workflow.sleep(growing_pause(tries, 2.0, 2.0, MAX_PAUSE.total_seconds()))
             except asyncio.CancelledError:
                 cancelled()
             continue
@@ -58,5 +58,5 @@ async def _attempts(order: str) -> Any:
         activity_id="0/~begin",
         start_to_close_timeout=ATTEMPT,
         heartbeat_timeout=timedelta(seconds=HEARTBEAT),
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=LONGEST),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=MAX_PAUSE),
     )

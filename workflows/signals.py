@@ -11,7 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.graph.plan import Plan, PlanText
     from loom_dsl.machine.commands import SignalReceived
     from loom_dsl.machine.payloads import read_payload
-    from loom_dsl.machine.signals import CHILD, LARGEST_PAYLOAD, LARGEST_REPORT
+    from loom_dsl.machine.signals import CHILD, MAX_PAYLOAD, MAX_REPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def read_move(args: Sequence[RawValue]) -> tuple[Move | None, str]:
         plan = Plan.load(args[0].payload.data.decode())
     except (LoomError, UnicodeDecodeError) as error:
         return None, f"the plan cannot be read: {error}"
-    names, problem = read_payload(args[1].payload.data, "json/plain", LARGEST_PAYLOAD)
+    names, problem = read_payload(args[1].payload.data, "json/plain", MAX_PAYLOAD)
     if problem or not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         return None, problem or "the nodes' new names are a mapping of text to text"
     return Move(PlanText(plan.text), names), ""
@@ -44,5 +44,5 @@ def read_signal(name: str, args: Sequence[RawValue], slot: str | None = None) ->
         return SignalReceived(now=now, name=name, payload=None, problem=problem, answer_to=slot)
     payload = args[0].payload
     encoding = payload.metadata.get("encoding", b"").decode("ascii", "replace")
-    value, problem = read_payload(payload.data, encoding, LARGEST_REPORT if name == CHILD else LARGEST_PAYLOAD)
+    value, problem = read_payload(payload.data, encoding, MAX_REPORT if name == CHILD else MAX_PAYLOAD)
     return SignalReceived(now=now, name=name, payload=value, problem=problem, answer_to=slot)

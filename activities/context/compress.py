@@ -105,7 +105,7 @@ class _Notes:
     @property
     def longest_question(self) -> int:
         """Tokens of the user's last message that there is room for in the summary."""
-        return min(compression.LONGEST_QUESTION, self._most // 2)
+        return min(compression.MAX_QUESTION, self._most // 2)
 
     @property
     def _piece(self) -> int:

@@ -14,8 +14,8 @@ from loom_dsl.text.redaction import mask_known
 from loom_store.rows import Entry, NewEntry
 from loom_store.transaction import Transaction
 
-MOST_MESSAGES = 20
-LONGEST_TEXT = 8_000
+MAX_MESSAGES = 20
+MAX_TEXT = 8_000
 """Characters of one message that enter the history."""
 ROLES = ("user", "system")
 
@@ -34,8 +34,8 @@ class TurnText:
         """
         call = ActivityCall.of(envelope)
         count = call.arguments.get("last", 1)
-        if not isinstance(count, int) or not 1 <= count <= MOST_MESSAGES:
-            raise UserError(f"`last` is {count!r}; give a number from 1 to {MOST_MESSAGES}")
+        if not isinstance(count, int) or not 1 <= count <= MAX_MESSAGES:
+            raise UserError(f"`last` is {count!r}; give a number from 1 to {MAX_MESSAGES}")
         end = call.arguments["entries"]
         messages = await self._runtime.store.read(lambda tx: self._read(tx, call.session, max(0, end - count), end))
         return {"messages": messages}
@@ -55,11 +55,11 @@ class TurnText:
         return {"role": entry.head.get("role", ""), "text": self._masked(text), "calls": calls}
 
     def _masked(self, text: str) -> str:
-        return mask_known(text, self._runtime.secrets)[:LONGEST_TEXT]
+        return mask_known(text, self._runtime.secrets)[:MAX_TEXT]
 
     def _shown(self, value: Any) -> Any:
         masked = mask_known(json.dumps(value, ensure_ascii=False), self._runtime.secrets)
-        return json.loads(masked) if len(masked) <= LONGEST_TEXT else masked[:LONGEST_TEXT]
+        return json.loads(masked) if len(masked) <= MAX_TEXT else masked[:MAX_TEXT]
 
     @activity.defn(name="loom.turn.add")
     async def add(self, envelope: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from activities.tool_calls.node import reads_on
 from activities.tool_calls.outcomes import message_of
 from activities.transcript import Transcript
 from loom_dsl.agent.messages import CANCELLED, PERHAPS_TAKEN_BACK, TAKEN_BACK, WITHHELD, call_ids, close_orphans
-from loom_dsl.agent.run import MOST_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
+from loom_dsl.agent.run import MAX_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import LoomError, StoreLocked
 from loom_dsl.text.canonical import digest
@@ -79,7 +79,7 @@ def _cancelled(text: str) -> Told:
     return ToolMessage("error", "cancelled", text), text, ""
 
 
-MOST_RECURSIONS = 200
+MAX_RECURSIONS = 200
 _EMPTY = digest(b"")
 _LIMITS = {
     "max_iterations": "the limit of {0} iterations was reached",
@@ -152,7 +152,7 @@ def _conclude(
     first = point.turn if point else 0
     message = given.get("message") or _LIMITS.get(code or "", "").format(turn.max_iterations - first)
     stats = RecursionStats.of_turn(turn, first)
-    cut = answer if len(answer) <= MOST_ANSWER else answer[:MOST_ANSWER] + "\n[... the rest is in the store]"
+    cut = answer if len(answer) <= MAX_ANSWER else answer[:MAX_ANSWER] + "\n[... the rest is in the store]"
     result = RunResult(
         session_id=call.session,
         run_id=call.job,
@@ -160,7 +160,7 @@ def _conclude(
         answer=cut,
         error=ErrorInfo(code=code, message=message) if code else None,
         usage=RunUsage.of_turn(turn, wasted_in(entries, call.job)),
-        recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MOST_RECURSIONS:]}),
+        recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MAX_RECURSIONS:]}),
         partial=unfinished or given["status"] != "completed",
     )
     # A graph whose node this job is reads its answer, also an empty one.

@@ -28,12 +28,12 @@ from loom_tools.isolation.processes import LOADING_SECONDS
 from loom_tools.running import Progress, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised
 
-LARGEST_RESULT = 256 * 1024
+MAX_RESULT = 256 * 1024
 """Bytes of a result, which goes through the history; a larger one belongs in a file."""
 TIMEOUT = "timeout"
 """Code of a call that took longer than its node allows; tried again as often as the node says."""
-LONGEST_MESSAGE = 2_000
-LONGEST_PROGRESS = 2_000
+MAX_MESSAGE = 2_000
+MAX_PROGRESS = 2_000
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _ENGINES_OWN = frozenset({"wrong_store", "missing_tools", "cancelled", "worker_stopped"})
 """Codes that mean something to the engine, so that no function may fail with them."""
@@ -84,7 +84,7 @@ class Function:
         function = self._runtime.registry.function(reference)
         signature = _signature(function)
         keywords = _keywords(reference, signature, call.arguments["with"])
-        stop, progress = threading.Event(), Progress(self._teller(call), LONGEST_PROGRESS)
+        stop, progress = threading.Event(), Progress(self._teller(call), MAX_PROGRESS)
         context = ToolContext(
             working_dir=(await self._runtime.facts(call.job)).workdir,
             job=call.job,
@@ -137,7 +137,7 @@ class Function:
         """What a function raised, under the code that it gives itself; tried again unless it says not to."""
         code = getattr(error, "code", None)
         own = isinstance(code, str) and _CODE.fullmatch(code) is not None and code not in _ENGINES_OWN
-        text = redact(f"{reference}: {describe(error)}", self._runtime.secrets)[:LONGEST_MESSAGE]
+        text = redact(f"{reference}: {describe(error)}", self._runtime.secrets)[:MAX_MESSAGE]
         final = getattr(error, "retryable", True) is False
         return ApplicationError(text, type=code if own else FunctionFailed.code, non_retryable=final)
 
@@ -152,9 +152,9 @@ class Function:
             ) from None
         text = mask_known(text, self._runtime.secrets)
         size = len(text.encode("utf-8", "surrogatepass"))
-        if size > LARGEST_RESULT:
+        if size > MAX_RESULT:
             raise ResultTooLarge(
-                f"{reference} returned {size} bytes, and a result may have {LARGEST_RESULT}; "
+                f"{reference} returned {size} bytes, and a result may have {MAX_RESULT}; "
                 "write it into a file of the working directory and return the path"
             )
         return json.loads(text)

@@ -28,19 +28,19 @@ for what took too long and is to run remotely."""
 
 Ready = tuple[str, dict[str, Any]]
 """Name of an activity, and its argument."""
-LAST_START, LONGEST = 0.25, 0.5
+LAST_START, MAX_SECONDS = 0.25, 0.5
 """Seconds after which a stretch starts nothing more, and after which it ends what still runs: it holds the workflow
 task, and with it every signal and every sibling branch."""
 UNTOLD = 0.05
 """Seconds that watchers may wait for the result of one call while another one runs."""
-MOST_OUTCOMES, MOST_BYTES = 300, 512 * 1024
+MAX_OUTCOMES, MAX_BYTES = 300, 512 * 1024
 """Of one stretch. What does not fit any more runs remotely: the engine ends a job whose local activity gives over
 2 MiB back."""
 NEVER_AHEAD = frozenset({"loom.function.call"})
 """Users' functions may have effects, so they run only when the workflow's own machine has commanded them."""
 
 
-class Stretch:
+class LocalBatch:
     """The activity ``loom.local``."""
 
     def __init__(self, runtime: Runtime, handlers: Mapping[str, Handler]) -> None:
@@ -69,7 +69,7 @@ class Stretch:
 
     async def _go_on(self, machine: Machine, ready: list[Ready], waiting: Together) -> list[Outcome]:
         loop = asyncio.get_running_loop()
-        began, room = loop.time(), MOST_BYTES
+        began, room = loop.time(), MAX_BYTES
         outcomes: list[Outcome] = []
         running: dict[asyncio.Task[Any], dict[str, Any]] = {}
         try:
@@ -77,7 +77,7 @@ class Stretch:
                 for name, given in ready:
                     running[asyncio.ensure_future(self._step(machine.job, name, given))] = given
                 ready = []
-                left = max(0.0, began + LONGEST - loop.time())
+                left = max(0.0, began + MAX_SECONDS - loop.time())
                 told_soon = waiting.waits and left > UNTOLD
                 timeout = UNTOLD if told_soon else left
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +96,7 @@ class Stretch:
                         continue
                     outcomes.append(outcome)
                     follows = _follows(machine, outcome)
-                    if loop.time() - began < LAST_START and len(outcomes) < MOST_OUTCOMES:
+                    if loop.time() - began < LAST_START and len(outcomes) < MAX_OUTCOMES:
                         ready += [item for command in follows if (item := self._local(machine, command))]
         finally:
             for task in running:

@@ -20,7 +20,7 @@ from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import BlobMissing, ConflictError, WrongStore
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.state import MachineState
-from loom_store.job_facts import LONGEST_TASK, Order, origin_of
+from loom_store.job_facts import MAX_TASK, Order, origin_of
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 from loom_tools.workspace.project import project_context
@@ -66,7 +66,7 @@ def _begin(tx: Transaction, job: str, order: Order, context: str) -> dict[str, A
     if row is not None and row["ended_at"] is not None:
         raise ConflictError(f"job {job!r} has ended ({row['status']}), and its schedule started it once more")
     session = f"s-{job}"
-    shown = json.dumps(order.input, ensure_ascii=False)[:LONGEST_TASK] if order.input else ""
+    shown = json.dumps(order.input, ensure_ascii=False)[:MAX_TASK] if order.input else ""
     tx.create_session(session, job=job)
     tx.create_job(
         job,

@@ -32,7 +32,7 @@ ATTEMPTS = 3
 """How often a `compensate` is called that raises."""
 PAUSES = (0.5, 2.0)
 """Seconds before it is called again."""
-LONGEST_NOTE = 500
+MAX_NOTE = 500
 Outcome = Literal["undone", "failed", "unknown", "kept"]
 Told = tuple[Outcome, str]
 """What came of taking an effect back, and why."""
@@ -227,7 +227,7 @@ class Undo:
         return self._runtime.registry.resolve(references[name]) if name in references else None
 
     def _masked(self, text: str) -> str:
-        return redact(text[: 8 * LONGEST_NOTE], self._runtime.secrets)[:LONGEST_NOTE]
+        return redact(text[: 8 * MAX_NOTE], self._runtime.secrets)[:MAX_NOTE]
 
     def _context(self, one: _Effect, key: str) -> ToolContext:
         return ToolContext(

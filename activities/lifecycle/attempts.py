@@ -54,7 +54,7 @@ USERS = frozenset(
 )
 """Activities of which the dangerous part is users' code, or a process of Loom's tools, and runs apart. The others have
 to wait for each other when they are suspects."""
-LONGEST = 3_000
+MAX_MESSAGE = 3_000
 """Characters of what a step that died is told by."""
 LATER_SECONDS = 0.1
 """For how long the end of a step may wait for the beginning of another one, to be written with it."""
@@ -220,7 +220,7 @@ class Attempt:
         try:
             return await self.steps.children.call(code, keywords, seconds, is_async=is_async)
         except Died as died:
-            text = redact(f"{code.name} ended its process: {died}", self.steps.secrets)[:LONGEST]
+            text = redact(f"{code.name} ended its process: {died}", self.steps.secrets)[:MAX_MESSAGE]
             raise await self.steps.written(partial(self._count, what=text)) from None
         finally:
             self.steps.later(partial(self._park, process=self.steps.process))

@@ -14,7 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 GRACE = 25.0
 """Seconds that steps go on for after a worker was told to stop, where nobody says otherwise."""
-LONGEST_WARNING = 5.0
+MAX_WARNING = 5.0
 """Seconds before the end at which tools see that they are to end, or a fifth of the grace where that is less."""
 HARD_END = 2.0
 """Seconds that steps have to end in once they are ended; then the process ends without them."""
@@ -64,7 +64,7 @@ def set_fate(fate: str) -> None:
 
 def warning_of(seconds: float) -> float:
     """Give the seconds before the end at which tools are told."""
-    return min(LONGEST_WARNING, seconds / 5)
+    return min(MAX_WARNING, seconds / 5)
 
 
 class Stopping:

@@ -14,7 +14,7 @@ from loom_dsl.errors import Aborted, ResultTooLarge
 from loom_dsl.text.redaction import redact
 from loom_store.transaction import Transaction
 
-LARGEST_TEXT = 256 * 1024
+MAX_TEXT = 256 * 1024
 """Characters of an answer, which goes through the history."""
 
 
@@ -55,9 +55,9 @@ class Llm:
         headers = {"x-loom-run": call.job}
         reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
         text = redact(reply.text, self._runtime.secrets)
-        if len(text) > LARGEST_TEXT:
+        if len(text) > MAX_TEXT:
             raise ResultTooLarge(
-                f"the model's answer has {len(text)} characters, and a result may have {LARGEST_TEXT}; "
+                f"the model's answer has {len(text)} characters, and a result may have {MAX_TEXT}; "
                 "set max_tokens in the node's parameters"
             )
         return {"text": text, **used(given["model"], reply, body)}, warning_of(reply)

@@ -16,12 +16,12 @@ from loom_dsl.tools.tool import Tool, validate_arguments
 from loom_tools.running import ANSWER_SECONDS, ask, describe, runs_apart
 from loom_tools.user_code import Code, Raised, keys_of
 
-MOST_CALLS = 1_000
+MAX_CALLS = 1_000
 """Calls in one answer: as many items as a map in a workflow takes."""
 EXECUTE_MARGIN = 10.0
 """Seconds between a tool's own timeout and its activity's."""
-_LONGEST_NAME, _LONGEST_ID, _LONGEST_KEY = 64, 64, 200
-_LONGEST_LOG = 1_000
+_MAX_NAME, _MAX_ID, _MAX_KEY = 64, 64, 200
+_MAX_LOG = 1_000
 _FAILED = "the concurrency key of the tool %s failed (%s); it waits for all others"
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -35,14 +35,14 @@ def kept_calls(calls: Sequence[ToolCall], secrets: Mapping[str, str]) -> list[di
     Raises:
         ModelProtocolError: There are more than one turn can carry.
     """
-    if len(calls) > MOST_CALLS:
+    if len(calls) > MAX_CALLS:
         raise ModelProtocolError(
-            f"the model asked for {len(calls)} tool calls in one answer; at most {MOST_CALLS} are taken. "
+            f"the model asked for {len(calls)} tool calls in one answer; at most {MAX_CALLS} are taken. "
             "Say in the instructions that it should make fewer at a time."
         )
     named = [
         {
-            "id": _short(call.id, _LONGEST_ID),
+            "id": _short(call.id, _MAX_ID),
             "name": _name(call.name),
             "arguments": mask_known(call.arguments, secrets),
         }
@@ -86,9 +86,9 @@ async def _keys(calls: Sequence[tuple[Tool | None, str]], secrets: Mapping[str, 
     code = Code(tuple(tool.reference for _, tool, _ in users), "tool", keys_of) if users else None
     if code is not None and runs_apart(code):
         for (place, tool, _), (found, why) in zip(users, await _keys_apart(code, users), strict=True):
-            keys[place] = found and _short(found, _LONGEST_KEY)
+            keys[place] = found and _short(found, _MAX_KEY)
             if why:
-                activity.logger.error(_FAILED, tool.name, redact(why, secrets)[:_LONGEST_LOG])
+                activity.logger.error(_FAILED, tool.name, redact(why, secrets)[:_MAX_LOG])
         keyed, code = [each for each in keyed if not each[1].reference], None
     at = keyed[0][1].name if keyed else ""
     over = threading.Event()
@@ -125,16 +125,16 @@ def _key(tool: Tool, raw: str, secrets: Mapping[str, str]) -> str | None:
     assert tool.concurrency_key is not None
     try:
         key = tool.concurrency_key(validate_arguments(tool, raw))
-        return None if key is None else _short(str(key), _LONGEST_KEY)
+        return None if key is None else _short(str(key), _MAX_KEY)
     except ToolError:
         return None  # it is not going to run
     except BaseException as error:  # also SystemExit: the other calls' keys are found
-        activity.logger.error(_FAILED, tool.name, redact(describe(error), secrets)[:_LONGEST_LOG])
+        activity.logger.error(_FAILED, tool.name, redact(describe(error), secrets)[:_MAX_LOG])
         return None
 
 
 def _name(name: str) -> str:
-    return _NOT_IN_A_NAME.sub("_", name.strip())[:_LONGEST_NAME] or "unnamed"
+    return _NOT_IN_A_NAME.sub("_", name.strip())[:_MAX_NAME] or "unnamed"
 
 
 def _short(text: str, limit: int) -> str:

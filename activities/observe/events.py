@@ -218,9 +218,9 @@ SHOWN = ("preview", "state", "schema", "rules", "risk", "rule", "layer", "decide
 """What of a request is kept besides the fields of a row."""
 
 
-MOST_NOTICES = 8
+MAX_NOTICES = 8
 """Notices that are told at once: more commands would only wait for each other."""
-MOST_SECONDS = SECONDS + 20.0
+MAX_SECONDS = SECONDS + 20.0
 """For how long a worker that does not say that it lives is believed to tell a notice."""
 
 
@@ -234,7 +234,7 @@ def _begin_notice(tx: Transaction, call: ActivityCall, name: str, named: Any) ->
         call_id=name,
         tool="on_approval",
         arguments_digest=digest(name),
-        held=(this_process(), MOST_SECONDS),
+        held=(this_process(), MAX_SECONDS),
         idempotent=True,
     )
     return effect, arguments_of(tx, named)
@@ -245,7 +245,7 @@ class Observe:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._places = asyncio.Semaphore(MOST_NOTICES)
+        self._places = asyncio.Semaphore(MAX_NOTICES)
         self._telling = BackgroundTasks()
 
     @activity.defn(name="loom.events.flush")
@@ -269,7 +269,7 @@ class Observe:
             AT_WORK.add(effect.key)
         else:
             # The attempt that began it may be at work still: the server only lost sight of it.
-            effect = await take_over(self._runtime.store, effect, MOST_SECONDS)
+            effect = await take_over(self._runtime.store, effect, MAX_SECONDS)
         if effect.status != "pending":
             return
         notice = {"id": name, "job": call.job, "turn": call.turn, **call.arguments}

@@ -20,13 +20,13 @@ from loom_dsl.text.confusables import in_one_line
 from loom_dsl.text.redaction import mask_known, redact
 from loom_dsl.tools.context import Preview, ToolContext
 from loom_dsl.tools.tool import Arguments, Tool
-from loom_tools.running import ANSWER_SECONDS, ask, beside, describe
+from loom_tools.running import ANSWER_SECONDS, ask, describe, run_in_thread_if_large
 from loom_tools.user_code import Code, Raised, as_preview, as_text
 
 # What a tool's author wrote for the people who are asked about its calls: a summary, and a preview.
 
 
-LONGEST_LOG = 8_000
+MAX_LOG = 8_000
 """Characters of a failure that are logged."""
 
 
@@ -38,7 +38,7 @@ async def summary_of(tool: Tool, arguments: Arguments, secrets: Mapping[str, str
         code = Code.of(tool, "summarise", as_text)
         return await ask(as_text, tool.summarise, arguments, code=code and code.given(arguments))
     except Raised as raised:
-        told = redact(describe(raised.error), secrets)[:LONGEST_LOG]
+        told = redact(describe(raised.error), secrets)[:MAX_LOG]
         activity.logger.error("the summary of the tool %s failed: %s", tool.name, told)
     except TimeoutError:
         activity.logger.error("the summary of the tool %s took over %g s", tool.name, ANSWER_SECONDS)
@@ -60,11 +60,11 @@ async def preview_of(tool: Tool, arguments: Arguments, workdir: Path, call: Acti
         return Preview(f"(no preview: it did not end within {ANSWER_SECONDS:g} s)")
 
 
-MOST_SUMMARY = 300
+MAX_SUMMARY = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApprovalRequest:
     """What a question is about.
 
     Attributes:
@@ -81,20 +81,20 @@ class Asked:
 
 
 async def request_of(
-    means: CallMeans, judge: CallPolicy, call: ActivityCall, facts: JobFacts, asked: Asked
+    means: CallMeans, judge: CallPolicy, call: ActivityCall, facts: JobFacts, asked: ApprovalRequest
 ) -> dict[str, Any]:
     """Write the request, with its contents in the store."""
     tool, arguments, verdict = asked.tool, asked.arguments, asked.verdict
     text, secrets = canonical_json(arguments), means.secrets
-    traits = await beside(arguments, judge.traits, call, facts, tool, arguments)
+    traits = await run_in_thread_if_large(arguments, judge.traits, call, facts, tool, arguments)
     summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
     request: dict[str, Any] = {
         "tool": tool.name,
         "call_id": call.arguments["call"]["id"],
-        "summary": in_one_line(redact(summary, secrets), MOST_SUMMARY),
-        "reason": in_one_line(verdict.reason, MOST_SUMMARY),
+        "summary": in_one_line(redact(summary, secrets), MAX_SUMMARY),
+        "reason": in_one_line(verdict.reason, MAX_SUMMARY),
         "rules": rule_for(traits.call(arguments)),
-        "rule": verdict.rule[:MOST_SUMMARY],
+        "rule": verdict.rule[:MAX_SUMMARY],
         "layer": verdict.layer,
         "asked_by": list(verdict.asked_by),
         "risk": str(tool.risk),

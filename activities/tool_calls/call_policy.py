@@ -20,7 +20,7 @@ from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.risk import reaches
 from loom_dsl.tools.tool import Arguments, Tool
-from loom_tools.running import beside, check_call
+from loom_tools.running import check_call, run_in_thread_if_large
 from loom_tools.shell import read_command
 from loom_tools.user_code import Code, as_nothing
 from loom_tools.workspace.workspace import Workspace
@@ -79,7 +79,7 @@ class CallPolicy:
         if tool.check is not None:
             await check_call(tool.check, arguments, Code.of(tool, "check", as_nothing))
         store = self._means.store
-        traits = await beside(arguments, self.traits, call, facts, tool, arguments)
+        traits = await run_in_thread_if_large(arguments, self.traits, call, facts, tool, arguments)
         await self._layers.learn(store, call, facts.workdir)
         around = self._layers.around(call.latest, facts.workdir)
         answer = await self._layers.answer(call, facts, traits, arguments)
@@ -88,7 +88,7 @@ class CallPolicy:
         decided = partial(
             decide, facts.agent.permissions, traits, arguments, layers=around, answer=answer, untrusted=untrusted
         )
-        judge = partial(beside, arguments, decided)
+        judge = partial(run_in_thread_if_large, arguments, decided)
         asked = await judge()
         if asked.decision != "ask":
             return asked

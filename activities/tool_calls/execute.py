@@ -173,9 +173,9 @@ def keep_left(tx: Transaction, run: Attempt) -> None:
 # What a tool gives and what is told of it, without secrets and down to size.
 
 
-LARGEST_OUTPUT = 8 * 1024 * 1024
+MAX_OUTPUT = 8 * 1024 * 1024
 """Characters of a tool's output that are kept."""
-LARGEST_MESSAGE = 8_000
+MAX_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
 OVERLAP = 4_096
 """Characters beyond a cut that are looked at: half a secret at the cut would not be seen as one."""
@@ -184,20 +184,20 @@ _SMALL = 64 * 1024
 
 async def masked_output(text: str, secrets: Mapping[str, str]) -> str:
     """Give an output as it may be kept; a large one is looked at in a thread."""
-    text = text[: LARGEST_OUTPUT + OVERLAP]
+    text = text[: MAX_OUTPUT + OVERLAP]
     masked = redact(text, secrets) if len(text) < _SMALL else await asyncio.to_thread(redact, text, secrets)
-    return masked[:LARGEST_OUTPUT]
+    return masked[:MAX_OUTPUT]
 
 
 def masked_message(message: str, secrets: Mapping[str, str]) -> str:
     """Give a failure's message as it may be told."""
-    return redact(message[: LARGEST_MESSAGE + OVERLAP], secrets)[:LARGEST_MESSAGE]
+    return redact(message[: MAX_MESSAGE + OVERLAP], secrets)[:MAX_MESSAGE]
 
 
 # What a tool tells while it works, as events of its job: without secrets, also those that come in pieces.
 
 
-LARGEST = 2_000
+MAX_PROGRESS = 2_000
 """Characters of a text that a tool tells while it works."""
 LEAST_HELD = 4
 """Characters of a secret's beginning at the end of what a tool tells that are held back."""
@@ -217,7 +217,7 @@ def progress_of(store: Store, secrets: Mapping[str, str], call: ActivityCall, nu
 
     async def tell(text: str) -> None:
         # What may be the beginning of a secret goes with the next text, or with none.
-        content = masked_message(stream.feed(text), secrets)[:LARGEST]
+        content = masked_message(stream.feed(text), secrets)[:MAX_PROGRESS]
         if not content and text:
             return
         event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
@@ -226,15 +226,15 @@ def progress_of(store: Store, secrets: Mapping[str, str], call: ActivityCall, nu
         with contextlib.suppress(StoreError):
             await store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
 
-    return Progress(tell, LARGEST_MESSAGE + OVERLAP)
+    return Progress(tell, MAX_MESSAGE + OVERLAP)
 
 
-MOST_UNHEARD = 200
+MAX_UNHEARD = 200
 """Functions that ended while no attempt waited for them, whose results are held for the attempt that comes."""
 LEFT_ALONE = 1.0
 """Seconds beyond its timeout for which a function in another worker is waited for."""
 FORGOTTEN = "the store was restored or replaced after this call began: an attempt before may have called the tool"
-LARGEST_SUMMARY = 300
+MAX_SUMMARY = 300
 """Characters of what the ledger says of a call."""
 
 
@@ -329,7 +329,7 @@ class Execute:
             "call_id": run.call.arguments["call"]["id"],
             "tool": run.tool.name,
             "arguments_digest": digest(canonical_json(run.arguments)),
-            "summary": self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:LARGEST_SUMMARY],
+            "summary": self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:MAX_SUMMARY],
         }
 
     async def _earlier(self, run: Attempt, effect: Effect) -> dict[str, Any]:
@@ -418,7 +418,7 @@ class Execute:
         # Looked at here, because it may be that no attempt ever asks for it.
         running.task.add_done_callback(lambda done: done.cancelled() or done.exception())
         unheard = [key for key, other in self._running.items() if other.task.done()]
-        for key in unheard[:-MOST_UNHEARD]:
+        for key in unheard[:-MAX_UNHEARD]:
             self._drop(key)
         self._running[run.place] = running
         return running

@@ -21,7 +21,7 @@ from loom_dsl.tools.tool import validate_arguments
 from loom_tools.running import ask, describe
 from loom_tools.user_code import Code, Raised
 
-LONGEST_NOTE = 500
+MAX_NOTE = 500
 Outcome = dict[str, Any]
 Work = Callable[..., Awaitable[Outcome]]
 
@@ -147,7 +147,7 @@ class Hooks:
             "point": point,
             "hook": reference,
             "did": did,
-            "note": redact(str(said), self._means.secrets)[:LONGEST_NOTE],
+            "note": redact(str(said), self._means.secrets)[:MAX_NOTE],
         }
         key = f"{call.turn}/{call.at}/{point}"
         await self._means.store.write(lambda tx: tx.append_events(call.job, key, [event]))

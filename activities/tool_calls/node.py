@@ -13,7 +13,7 @@ from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.result import ToolMessage
 from loom_dsl.tools.tool import Tool
 
-LARGEST_VALUE = 32 * 1024
+MAX_VALUE = 32 * 1024
 """Characters of a value that a node's result carries; a larger one is a reference into the store."""
 READ_OUTPUT = "read_output"
 

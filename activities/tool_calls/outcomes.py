@@ -7,7 +7,7 @@ from loom_dsl.errors import LoomError, MissingTools, StepDied, StoreError
 from loom_dsl.text.redaction import redact
 from loom_dsl.tools.result import ToolMessage, failure, reference_of, refusal, success
 
-MOST_MESSAGE = 8_000
+MAX_MESSAGE = 8_000
 """Characters of a failure's message that enter the history."""
 
 
@@ -24,7 +24,7 @@ def failed(error: LoomError) -> dict[str, Any]:
     """
     if not is_told(error):
         raise error
-    return {"ok": False, "code": error.code, "message": error.message[:MOST_MESSAGE]}
+    return {"ok": False, "code": error.code, "message": error.message[:MAX_MESSAGE]}
 
 
 def message_of(

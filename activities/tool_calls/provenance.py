@@ -7,7 +7,16 @@ from activities.runtime import ActivityCall, CallMeans, Item, JobFacts, is_node_
 from activities.transcript import Transcript
 from loom_dsl.agent.definition import call_name
 from loom_dsl.agent.messages import UNTRUSTED_TASK
-from loom_dsl.agent.provenance import Heard, Speaks, first_untrusted, hear, is_untrusted, only_starter, speaks, unnamed
+from loom_dsl.agent.provenance import (
+    Heard,
+    Speaks,
+    first_untrusted,
+    hear,
+    is_untrusted,
+    only_starter,
+    speaks,
+    unmentioned_target,
+)
 from loom_dsl.expr.template import literal_texts
 from loom_dsl.graph.nodes import AgentNode, Subgraph
 from loom_dsl.permissions.roles import Roles
@@ -52,7 +61,7 @@ class Provenance:
             return ""
         heard = _heard(told, self._trusted, speaks(self._roles), declared)
         source = heard.source or first_untrusted(below, self._trusted)
-        missing = unnamed(traits, arguments, heard.words) if source else ""
+        missing = unmentioned_target(traits, arguments, heard.words) if source else ""
         if not missing:
             return ""
         said = f"what {source} gave was read before, and the user did not name {missing!r}"

@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.observe.events import store_events
 from activities.runtime import ActivityCall, CallMeans, JobFacts
-from activities.tool_calls.approval_request import Asked, in_expressions, request_of
+from activities.tool_calls.approval_request import ApprovalRequest, in_expressions, request_of
 from activities.tool_calls.call_policy import CallPolicy
 from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.hooks import Hooks, hooked
@@ -120,7 +120,9 @@ class Stages:
             policy = self._policy.approvals(call, facts, tool, verdict)
         except LoomError as error:
             return {"decision": "deny", **failed(error)}
-        request = await request_of(self._means, self._policy, call, facts, Asked(tool, arguments, verdict, policy))
+        request = await request_of(
+            self._means, self._policy, call, facts, ApprovalRequest(tool, arguments, verdict, policy)
+        )
         return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
 
     @activity.defn(name="loom.tool.check_cancel")

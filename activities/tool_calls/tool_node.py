@@ -9,7 +9,7 @@ from activities.model.tool_calls import EXECUTE_MARGIN
 from activities.observe.events import store_events
 from activities.runtime import ActivityCall, Runtime, offered
 from activities.tool_calls.approval_request import in_expressions
-from activities.tool_calls.node import LARGEST_VALUE, value_of
+from activities.tool_calls.node import MAX_VALUE, value_of
 from loom_dsl.errors import LoomError, MissingTools
 from loom_dsl.tools.mcp import is_mcp, split_reference, unconnected
 from loom_dsl.tools.tool import Tool
@@ -43,7 +43,7 @@ class ToolNode:
         call = await self._begin(envelope)
         name = call.arguments["output"]
         text = (await self._runtime.store.read(lambda tx: tx.get_blob(name))).decode()
-        if len(text) > LARGEST_VALUE:
+        if len(text) > MAX_VALUE:
             return {"$blob": name, "chars": len(text)}
         return value_of(text, await self._tool(call))
 

@@ -21,11 +21,11 @@ SWEEP_SECONDS, AGAIN_SECONDS = 10.0, 600.0
 again where the server cannot list those that run."""
 _LOG = logging.getLogger(__name__)
 _RUNNING = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
-Place = tuple[str, str]
+EndpointKey = tuple[str, str]
 """A job and an endpoint."""
 
 
-async def begin(client: Client, store: Store, task_queue: str, place: Place, *, more: bool = True) -> None:
+async def begin(client: Client, store: Store, task_queue: str, place: EndpointKey, *, more: bool = True) -> None:
     """Have delivered what waits; a workflow that does so already goes on.
 
     Args:
@@ -61,8 +61,8 @@ class Relay:
 
     def __init__(self, client: Client, store: Store, task_queue: str, endpoints: Collection[str]) -> None:
         self._client, self._store, self._queue, self._endpoints = client, store, task_queue, endpoints
-        self._told: asyncio.Queue[Place] = asyncio.Queue()
-        self._begun: dict[Place, float] = {}
+        self._told: asyncio.Queue[EndpointKey] = asyncio.Queue()
+        self._begun: dict[EndpointKey, float] = {}
         self._missed: set[str] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -98,7 +98,7 @@ class Relay:
             )
         self._missed |= missing
 
-    async def _begin_again(self, waiting: list[Place]) -> None:
+    async def _begin_again(self, waiting: list[EndpointKey]) -> None:
         """Begin what nobody delivers: a worker died before it told, or somebody ended the workflow on the server."""
         now = time.monotonic()
         self._begun = {place: at for place, at in self._begun.items() if place in waiting}
@@ -120,7 +120,7 @@ class Relay:
         except RPCError:
             return None
 
-    async def _begin(self, place: Place, *, more: bool) -> None:
+    async def _begin(self, place: EndpointKey, *, more: bool) -> None:
         try:
             await begin(self._client, self._store, self._queue, place, more=more)
             self._begun[place] = time.monotonic()

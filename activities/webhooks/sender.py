@@ -20,7 +20,7 @@ from loom_dsl.observe.webhooks import Endpoint, read_webhooks, resolved, variabl
 
 SETTING = "LOOM_WEBHOOKS"
 """Variable that names the file of webhooks."""
-LEAST_SECRET, LARGEST_SECRET = 24, 64
+LEAST_SECRET, MAX_SECRET = 24, 64
 """Bytes of a secret, as Standard Webhooks wants them."""
 _PREFIX = "whsec_"
 
@@ -190,7 +190,7 @@ def _sender(file: Path, endpoint: Endpoint, environment: Mapping[str, str]) -> S
         if not _is_secret(value):
             raise ConfigurationError(
                 f"{file}: {name} is no secret for webhooks: it must be {_PREFIX} and {LEAST_SECRET} to "
-                f"{LARGEST_SECRET} bytes in base64; make one with: echo {_PREFIX}$(openssl rand -base64 32)"
+                f"{MAX_SECRET} bytes in base64; make one with: echo {_PREFIX}$(openssl rand -base64 32)"
             )
     variable = variable_of(endpoint.url)
     return Sender(made, tuple(signing.values()), signing | ({variable: made.url} if variable else {}))
@@ -201,4 +201,4 @@ def _is_secret(value: str) -> bool:
         key = base64.b64decode(value.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
         return False
-    return value.startswith(_PREFIX) and LEAST_SECRET <= len(key) <= LARGEST_SECRET
+    return value.startswith(_PREFIX) and LEAST_SECRET <= len(key) <= MAX_SECRET

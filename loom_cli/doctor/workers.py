@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loom_store.transaction import Transaction
 
 
-MOST_TOLD = 3
+MAX_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: M
         found = f"{told_workers(store.workers)} serves this store, and asks for no work at this server"
         yield Check(Status.FAIL, what, found, "point LOOM_ADDRESS at the worker's server, or the worker at this one")
     elif others:
-        told = ", ".join(f"{name} (store {own or 'unknown'})" for name, own in sorted(others.items())[:MOST_TOLD])
+        told = ", ".join(f"{name} (store {own or 'unknown'})" for name, own in sorted(others.items())[:MAX_TOLD])
         ours = f"this store{f' (id {store.id})' if store.id else ''}"
         found = f"none serves {ours}; {told} serves another one: a store was deleted, replaced, or is not the same file"
         yield Check(Status.FAIL, what, found, f"point LOOM_STORE at the same file everywhere; or {start}")
@@ -96,7 +96,7 @@ def judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: M
         yield Check(Status.WARN, what, found, start)
     else:
         yield Check(Status.OK, what, told_workers(store.workers))
-    for job, missing in store.lacks[:MOST_TOLD] if seen and not strangers else ():
+    for job, missing in store.lacks[:MAX_TOLD] if seen and not strangers else ():
         flags = " ".join(f"--tools {module}" for module in missing)
         found = f"no worker has its tools: {', '.join(missing)}"
         yield Check(Status.FAIL, f"job {job}", found, f"start one with `{worker_command(settings.task_queue)} {flags}`")
@@ -105,5 +105,5 @@ def judged(settings: Settings, store: Kept, seen: Mapping[str, float], others: M
 def asked(seen: Mapping[str, float]) -> str:
     """Name workers, with when each last asked the server for work."""
     latest = sorted(seen.items(), key=lambda item: item[1])
-    names = ", ".join(f"{name} (asked for work {max(0, age):.0f} s ago)" for name, age in latest[:MOST_TOLD])
-    return names + (f" and {len(latest) - MOST_TOLD} more" if len(latest) > MOST_TOLD else "")
+    names = ", ".join(f"{name} (asked for work {max(0, age):.0f} s ago)" for name, age in latest[:MAX_TOLD])
+    return names + (f" and {len(latest) - MAX_TOLD} more" if len(latest) > MAX_TOLD else "")

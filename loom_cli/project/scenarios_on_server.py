@@ -20,7 +20,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.interceptor import Failures
 from activities.jobs.child import Child
-from activities.jobs.local_batch import Stretch
+from activities.jobs.local_batch import LocalBatch
 from activities.jobs.plans import Pin
 from activities.observe.events import Observe, store_events
 from activities.runtime import ActivityCall, Runtime
@@ -36,7 +36,7 @@ from loom_dsl.graph.nodes import Activity
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.children import id_part
 from loom_dsl.machine.kinds.approvals import digest_of
-from loom_dsl.simulation.mocks import EXECUTE, FORMAT, Answer, Asked, Cast, stage_result
+from loom_dsl.simulation.mocks import EXECUTE, FORMAT, Cast, MockAnswer, MockedCall, stage_result
 from loom_dsl.simulation.names import aliases, frame_of
 from loom_dsl.simulation.run import Played, play_case
 from loom_dsl.simulation.scenario import Scenario, ScenarioCase, SentEvent
@@ -232,7 +232,7 @@ class Performance:
 
     def check(self, at: str, arguments: Any) -> None:
         """Compare what is wanted with what was wanted in memory."""
-        known = self.asked.get(at, Asked(at, "", None))
+        known = self.asked.get(at, MockedCall(at, "", None))
         if canonical_json(known.arguments) != canonical_json(arguments):
             self.strange.append(f"{at}: {canonical_json(arguments)} instead of {canonical_json(known.arguments)}")
 
@@ -283,7 +283,7 @@ class Performance:
 
     async def _stage(self, name: str, job: str, envelope: dict[str, Any]) -> Any:
         owner = self.whole(job, envelope["at"]).rpartition("[0]/")[0]
-        given, answer = envelope["with"], Answer()
+        given, answer = envelope["with"], MockAnswer()
         if name == EXECUTE:
             self.check(owner, given["arguments"])
             await self.turn(owner)
@@ -318,7 +318,7 @@ class Performance:
         made, observe, child = self.handlers(), Observe(self.runtime), Child(self.runtime)
         told = [observe.flush, observe.announce, observe.signal_time]
         own = [*told, _vouch, child.prepare, child.discard, child.look, Pin(self.runtime).pin]
-        activities = [*own, Stretch(self.runtime, made).run, *made.values()]
+        activities = [*own, LocalBatch(self.runtime, made).run, *made.values()]
         worker = Worker(
             self.loom.client,
             task_queue=self.loom.queue,

@@ -10,7 +10,7 @@ from loom_dsl.observe.events import Event
 from loom_dsl.text.confusables import gathered, revealed
 from loom_dsl.text.printable import clock, moment_of, one_line, visible
 
-MOST_PREVIEW_LINES = 12
+MAX_PREVIEW_LINES = 12
 FOLLOWING = "    | "
 """Stands before the lines into which a long one is wrapped: what somebody else wrote begins no line of its own."""
 Line = tuple[str, str]
@@ -39,7 +39,7 @@ def approval_lines(
     yield f"? {who}  {name}", "bold yellow"
     request = {**request, "policy": event.data.get("policy"), "signed": event.data.get("signed")}
     yield from request_lines(request, event.data.get("expires_at"), now, countdown=False)
-    yield from preview_lines(preview, MOST_PREVIEW_LINES, name)
+    yield from preview_lines(preview, MAX_PREVIEW_LINES, name)
     choices = event.data.get("choices") or ()
     if how_to_decide:
         yield f"  {how_to_approve(event.job, name, choices)}", ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
-from loom_cli.render.terminal import Paper, cells
+from loom_cli.render.terminal import Terminal, cells
 from loom_dsl.authoring.outline import Line, about, edges_of, notes, shown, undone_by
 from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.graph import Body
@@ -190,7 +190,7 @@ class _Marks:
 _PLAIN = _Marks("|", "+", "`", ("-", "->"), (".", ".>"), "@", "(below)", "(back)", True)
 
 
-def draw(paper: Paper, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> None:
+def draw(paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> None:
     """Write the graphs of a plan, the root first, wrapped at the width of the paper.
 
     Args:
@@ -207,7 +207,7 @@ def draw(paper: Paper, plan: Plan, *, whole: bool = False, overlay: Overlay | No
             _write(paper, *row)
 
 
-def _write(paper: Paper, first: str, hang: str, spans: "list[Span]") -> None:
+def _write(paper: Terminal, first: str, hang: str, spans: "list[Span]") -> None:
     """Write one row: words that do not fit go to lines of their own, behind `hang`."""
     width = max(paper.columns() - 1, cells(hang) + _NARROWEST)
     first = first if any(span.text for span in spans) else first.rstrip()
@@ -223,7 +223,7 @@ def _write(paper: Paper, first: str, hang: str, spans: "list[Span]") -> None:
     _put(paper, line)
 
 
-def _put(paper: Paper, line: "list[Span]") -> None:
+def _put(paper: Terminal, line: "list[Span]") -> None:
     """Write a line, each run of words in one style as a whole."""
     text = ""
     for style, words in groupby(line, lambda word: word.style):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from loom_cli.render.terminal import Flow
+from loom_cli.render.terminal import WordWrap
 from loom_cli.render.text import duration
 from loom_dsl.observe.events import Event
 from loom_dsl.text.printable import clock, one_line
@@ -30,14 +30,14 @@ class NodeTexts:
 
     def __init__(
         self,
-        begin: Callable[[str], Flow],
+        begin: Callable[[str], WordWrap],
         end: Callable[[], None],
-        current: Callable[[], Flow | None],
+        current: Callable[[], WordWrap | None],
         line: Callable[[str, str], None],
         title: Callable[[str], str],
     ) -> None:
         self._begin, self._end, self._current, self._line, self._title = begin, end, current, line, title
-        self._open: Flow | None = None
+        self._open: WordWrap | None = None
         self._node = ""
         self._shown: dict[str, str] = {}
         self._held: dict[str, str] = {}
@@ -94,11 +94,11 @@ def _node_of(event: Event) -> str:
 
 Line = tuple[str, str, int]
 """Text, style, and by how many columns what does not fit is moved in."""
-MOST_ITEMS = 20
+MAX_ITEMS = 20
 """Items of a map of which each is shown."""
 STEPS = 10
 """Parts of a long map after each of which its progress is told."""
-MOST_FAILURES = 20
+MAX_FAILURES = 20
 """Failed and repeated nodes of one long map that are told."""
 _PART = re.compile(r"([^/#\[\]]+)#(\d+)(?:\[(\d+)\])?")
 _SLOW = frozenset({"map", "loop", "graph", "agent", "event", "timer"})
@@ -235,7 +235,7 @@ class NodeLines:
         for found in re.finditer(r"\[(\d+)\]/", at):
             above = at[: found.start()]
             node = self._open.get(above)
-            if node is not None and node.items > MOST_ITEMS:
+            if node is not None and node.items > MAX_ITEMS:
                 return above, int(found[1])
         return None
 
@@ -251,7 +251,7 @@ class NodeLines:
 
     def _may_tell(self, above: str) -> bool:
         self._open[above].failures += 1
-        return self._open[above].failures <= MOST_FAILURES
+        return self._open[above].failures <= MAX_FAILURES
 
     def _line(self, mark: str, at: str, notes: list[str], style: str) -> Line:
         depth = at.count("/")

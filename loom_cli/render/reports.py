@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_cli.render.text import compressed_line, duration, plural
 from loom_dsl.authoring.diff import Change, Difference, EdgeDiff, GraphDiff
 from loom_dsl.fields import format_duration
@@ -19,19 +19,19 @@ from loom_dsl.text.printable import moment_of, one_line
 # What differs between two plans, as lines for people: ``+`` what is new, ``-`` what is gone, ``~`` what changed.
 
 
-LONGEST_VALUE = 200
+MAX_VALUE = 200
 """Characters of a value that are shown."""
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "renamed": ("~", "yellow")}
 
 
-def write_difference(paper: Paper, difference: Difference) -> None:
+def write_difference(paper: Terminal, difference: Difference) -> None:
     """Write a difference; nothing where there is none."""
     _fields(paper, difference.fields, "")
     for graph in difference.graphs:
         _graph(paper, graph)
 
 
-def _graph(paper: Paper, graph: GraphDiff) -> None:
+def _graph(paper: Terminal, graph: GraphDiff) -> None:
     sign, style = _SIGNS[graph.change]
     paper.line(f"{sign} graph {graph.graph}", f"bold {style}")
     _fields(paper, graph.fields, "  ")
@@ -44,28 +44,28 @@ def _graph(paper: Paper, graph: GraphDiff) -> None:
         _edge(paper, edge)
 
 
-def _edge(paper: Paper, edge: EdgeDiff) -> None:
+def _edge(paper: Terminal, edge: EdgeDiff) -> None:
     sign, style = _SIGNS[edge.change]
     arrow = paper.glyph("→", "->")
-    label = f": {one_line(edge.label, LONGEST_VALUE)}" if edge.label else ""
+    label = f": {one_line(edge.label, MAX_VALUE)}" if edge.label else ""
     paper.line(f"  {sign} edge {edge.source} {arrow} {edge.target}{label}", style, hang=6)
 
 
-def _fields(paper: Paper, fields: tuple[Change, ...], margin: str) -> None:
+def _fields(paper: Terminal, fields: tuple[Change, ...], margin: str) -> None:
     arrow = paper.glyph("→", "->")
     for change in fields:
         paper.line(f"{margin}{change.field}: {_value(change.old)} {arrow} {_value(change.new)}", hang=len(margin) + 2)
 
 
 def _value(value: Any) -> str:
-    return "nothing" if value is None else one_line(json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
+    return "nothing" if value is None else one_line(json.dumps(value, ensure_ascii=False), MAX_VALUE)
 
 
 _STATUS = {"completed": "green", "failed": "red", "aborted": "red", "running": "cyan"}
 _MARKS = {"success": ("✓", "+", ""), "error": ("✗", "x", "red")}
 
 
-def draw_tree(paper: Paper, tree: Mapping[str, Any], prefix: str = "") -> None:
+def draw_tree(paper: Terminal, tree: Mapping[str, Any], prefix: str = "") -> None:
     """Write a job and everything below it.
 
     Args:
@@ -88,7 +88,7 @@ def draw_tree(paper: Paper, tree: Mapping[str, Any], prefix: str = "") -> None:
         paper.line("more jobs are below it: those that began first are shown", "yellow", prefix=prefix)
 
 
-def _turn(paper: Paper, turn: Mapping[str, Any], prefix: str) -> None:
+def _turn(paper: Terminal, turn: Mapping[str, Any], prefix: str) -> None:
     depth = f"  depth {turn['depth']}" if turn["depth"] else ""
     usage = turn["usage"]
     told = [duration(turn["seconds"]), *_parts(turn)]
@@ -107,7 +107,7 @@ def _turn(paper: Paper, turn: Mapping[str, Any], prefix: str) -> None:
         _branch(paper, child, trunk)
 
 
-def _branch(paper: Paper, child: Mapping[str, Any], prefix: str) -> None:
+def _branch(paper: Terminal, child: Mapping[str, Any], prefix: str) -> None:
     """A child job, moved in; one that is so deep that there is no room goes where the one above it is."""
     room = len(prefix) < paper.columns() // 2
     draw_tree(paper, child, prefix + (paper.glyph("┆ ", ": ") if room else ""))
@@ -129,12 +129,12 @@ def _safe(text: str) -> str:
 # How the cases of a scenario went, as lines for people.
 
 
-MOST_LINES = 200
+MAX_LINES = 200
 """Lines of what went on in one case."""
-MOST_NAMES = 12
+MAX_NAMES = 12
 
 
-def write_rehearsal(paper: Paper, rehearsal: Rehearsal, *, quiet: bool = False) -> None:
+def write_rehearsal(paper: Terminal, rehearsal: Rehearsal, *, quiet: bool = False) -> None:
     """Write every case, and how much of the graph they use together.
 
     Args:
@@ -149,12 +149,12 @@ def write_rehearsal(paper: Paper, rehearsal: Rehearsal, *, quiet: bool = False) 
         _case(paper, played, found, quiet)
     _coverage(paper, rehearsal.coverage)
     if rehearsal.unused:
-        paper.line(f"not used by any case: {abridge(rehearsal.unused, MOST_NAMES)}", "yellow", hang=2)
+        paper.line(f"not used by any case: {abridge(rehearsal.unused, MAX_NAMES)}", "yellow", hang=2)
     count = plural(len(rehearsal.cases), "case")
     paper.line(f"{count}: {f'{wrong} went another way' if wrong else 'ok'}", "bold red" if wrong else "bold green")
 
 
-def _case(paper: Paper, played: Played, found: list[str], quiet: bool) -> None:
+def _case(paper: Terminal, played: Played, found: list[str], quiet: bool) -> None:
     took = f"  {format_duration(played.duration)}" if played.duration else ""
     ended = played.code or played.status
     sign, style = ("FAILED", "bold red") if found else ("ok", "bold green")
@@ -166,22 +166,22 @@ def _case(paper: Paper, played: Played, found: list[str], quiet: bool) -> None:
     if quiet and not found:
         return
     width = max((len(f"+{format_duration(one.time)}") for one in played.log), default=0)
-    for one in played.log[:MOST_LINES]:
+    for one in played.log[:MAX_LINES]:
         time = f"+{format_duration(one.time)}"
         paper.line(f"        {time:>{width}}  {one_line(f'{one.at}  {one.what}'.strip())}", "dim", hang=10)
-    if len(played.log) > MOST_LINES:
-        paper.line(f"        and {len(played.log) - MOST_LINES} more; --json has all", "dim")
+    if len(played.log) > MAX_LINES:
+        paper.line(f"        and {len(played.log) - MAX_LINES} more; --json has all", "dim")
     if played.waits:
         paper.line(f"        it waits at {', '.join(played.waits)}", "dim", hang=10)
 
 
-def _coverage(paper: Paper, coverage: Covered) -> None:
+def _coverage(paper: Terminal, coverage: Covered) -> None:
     paper.line(
         f"coverage: {coverage.nodes} of {coverage.all_nodes} nodes, {coverage.edges} of {coverage.all_edges} edges"
     )
     if coverage.unused_nodes:
-        paper.line(f"  never entered: {abridge(coverage.unused_nodes, MOST_NAMES)}", "dim", hang=4)
+        paper.line(f"  never entered: {abridge(coverage.unused_nodes, MAX_NAMES)}", "dim", hang=4)
     arrow = paper.glyph("→", "->")
     untaken = tuple(edge.replace("->", arrow) for edge in coverage.unused_edges)
     if untaken:
-        paper.line(f"  never taken: {abridge(untaken, MOST_NAMES)}", "dim", hang=4)
+        paper.line(f"  never taken: {abridge(untaken, MAX_NAMES)}", "dim", hang=4)

@@ -18,7 +18,7 @@ _WIDE = r"[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff
 _PIECES = re.compile(rf"\n|[ \t]+|{_WIDE}|(?:(?!{_WIDE})\S)+|\s")
 
 
-class Flow:
+class WordWrap:
     """Text that comes in pieces and is written as words: wrapped at the width, with a prefix before each line.
 
     Args:
@@ -29,7 +29,7 @@ class Flow:
         follow: What stands before those lines in place of blanks, so that no content can make them look like others.
     """
 
-    def __init__(self, paper: "Paper", prefix: str = "", style: str = "", hang: int = 0, follow: str = "") -> None:
+    def __init__(self, paper: "Terminal", prefix: str = "", style: str = "", hang: int = 0, follow: str = "") -> None:
         self._paper, self._prefix, self._style, self._follow = paper, prefix, style, follow or " " * hang
         self.text = ""
         """All that was added."""
@@ -149,7 +149,7 @@ _NARROWEST = 20
 
 
 @dataclass
-class Paper:
+class Terminal:
     """A place to write on, by lines and by streamed pieces.
 
     Attributes:
@@ -185,7 +185,7 @@ class Paper:
             follow: What stands before those lines in place of blanks.
         """
         self.end_line()
-        writer = Flow(self, prefix, style, hang, follow)
+        writer = WordWrap(self, prefix, style, hang, follow)
         writer.add(text)
         writer.end()
 
@@ -285,7 +285,7 @@ class Paper:
             self.stream.write(text)
 
 
-def paper_for(stream: TextIO | None = None, environ: Mapping[str, str] | None = None) -> Paper:
+def terminal_for(stream: TextIO | None = None, environ: Mapping[str, str] | None = None) -> Terminal:
     """Find out what a stream can show: NO_COLOR, FORCE_COLOR, TERM, COLUMNS and its encoding count."""
     out = sys.stdout if stream is None else stream
     env = os.environ if environ is None else environ
@@ -293,7 +293,7 @@ def paper_for(stream: TextIO | None = None, environ: Mapping[str, str] | None = 
     colour = not env.get("NO_COLOR") and ((terminal and not dumb) or bool(env.get("FORCE_COLOR")))
     utf = (getattr(out, "encoding", "") or "").lower().replace("-", "").startswith("utf")
     size = _terminal_size(out, env)
-    return Paper(
+    return Terminal(
         out,
         columns=lambda: size()[0],
         rows=lambda: size()[1],

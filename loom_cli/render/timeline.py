@@ -9,7 +9,7 @@ from typing import Any
 from loom_cli.render.approvals import FOLLOWING, approval_lines, changed_line, decided_line
 from loom_cli.render.halts import halted_text, waiting_line
 from loom_cli.render.nodes import NodeLines, NodeTexts
-from loom_cli.render.terminal import Flow, Paper
+from loom_cli.render.terminal import Terminal, WordWrap
 from loom_cli.render.text import compressed_line, duration, place, plural, result_text, size, usage_line
 from loom_dsl.agent.run import GraphResult, RunResult
 from loom_dsl.observe.events import Event, EventType
@@ -81,7 +81,7 @@ class Timeline:
 
     def __init__(
         self,
-        paper: Paper,
+        paper: Terminal,
         *,
         states: bool = False,
         turns: bool = True,
@@ -94,7 +94,7 @@ class Timeline:
         self._states, self._turns, self._call, self._preview = states, turns, call, preview
         self._how_to_decide, self._now = how_to_decide, now
         self._turn = -1
-        self._flow: Flow | None = None
+        self._flow: WordWrap | None = None
         self._stream = self._shown_answer = self._noted = ""
         self._held: set[str] = set()
         """Nodes of which it was told that they wait."""
@@ -219,11 +219,11 @@ class Timeline:
             flow, self._flow = self._flow, None
             flow.end()
 
-    def _begin_flow(self, stream: str) -> Flow:
+    def _begin_flow(self, stream: str) -> WordWrap:
         self._end_flow()
         self.paper.end_line()
         self._stream, self._shown_answer = stream, ""
-        self._flow = Flow(self.paper, self._bar + self.paper.glyph(*TEXT_GUTTER))
+        self._flow = WordWrap(self.paper, self._bar + self.paper.glyph(*TEXT_GUTTER))
         return self._flow
 
     def _delta(self, event: Event) -> None:

@@ -23,16 +23,16 @@ from tenacity import (
 from loom_client.server.errors import is_away, is_missing
 from loom_client.server.namespace import look_up_namespace
 
-LONGEST_PAUSE = 5.0
+MAX_PAUSE = 5.0
 """Seconds between two looks for a server that is away."""
 PROBE_SECONDS = 3.0
 SENT_SECONDS = 10.0
 """How long it is tried to send something: about as long as the SDK tries by itself."""
 WAITED_SECONDS = 10.0
 """A call that lasted so long had reached the server, so its failure is a new one."""
-MOST_BROKEN = 10
+MAX_BROKEN = 10
 """So often in a row a call may break off while the server answers other calls; then it is not the server's absence."""
-MOST_MISSING = 5
+MAX_MISSING = 5
 """So often a server that was just started is asked again for a job that it does not know."""
 MISSING_SECONDS = 1.0
 Result = TypeVar("Result")
@@ -109,7 +109,7 @@ async def tell_of_server(client: Client) -> None:
     while True:
         with contextlib.suppress(RPCError):
             await lasting(client, lambda: look_up_namespace(client, PROBE_SECONDS))
-        await asyncio.sleep(LONGEST_PAUSE)
+        await asyncio.sleep(MAX_PAUSE)
 
 
 class _Patience:
@@ -131,10 +131,10 @@ class _Patience:
             self._asked = True
         if is_away(error):
             self._broken, self._asked = self._broken + 1, True
-            return self._broken <= MOST_BROKEN
+            return self._broken <= MAX_BROKEN
         # Who was answered, or lost the connection, asks a server that has just begun, and may not know the job yet.
         self._missing += 1
-        return self._asked and isinstance(error, RPCError) and is_missing(error) and self._missing <= MOST_MISSING
+        return self._asked and isinstance(error, RPCError) and is_missing(error) and self._missing <= MAX_MISSING
 
     async def until_back(self, state: RetryCallState) -> None:
         """Wait until the server answers anything at all."""
@@ -146,7 +146,7 @@ class _Patience:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(self._still_away),
             stop=stop,
-            wait=wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE),
+            wait=wait_random_exponential(multiplier=0.2, max=MAX_PAUSE),
             reraise=True,
         ):
             with attempt:

@@ -56,7 +56,7 @@ async def present_workers(client: "Client", task_queue: str) -> dict[str, str]:
     return {name: store for name, _, store in (identity.partition("#") for identity in seen)}
 
 
-MOST_SHOWN = 3
+MAX_SHOWN = 3
 LATE_SECONDS = 2 * RENEW_SECONDS
 """A worker that asks for work so long after its last word in the store lives, and cannot write there."""
 
@@ -75,7 +75,7 @@ def identity(about: Mapping[str, Any]) -> str:
 
 def told_workers(rows: Sequence[WorkerRow]) -> str:
     """Say which workers these are."""
-    return abridge(rows, MOST_SHOWN, lambda row: told_worker(row.about), between="; ")
+    return abridge(rows, MAX_SHOWN, lambda row: told_worker(row.about), between="; ")
 
 
 def workers_of(tx: Transaction, namespace: str, queue: str) -> list[WorkerRow]:

@@ -123,7 +123,7 @@ def length(what: str, text: str, *, shortest: float) -> timedelta:
 
 MEMO = "loom.schedule"
 Result = TypeVar("Result")
-LONGEST_NAME = 150
+MAX_NAME = 150
 """Characters of a name: the time of the firing comes after it in a job's id."""
 LISTED_SECONDS = 3.0
 """How long who makes a schedule waits at most for the server's list to have it."""
@@ -203,8 +203,8 @@ class Schedules:
             UserError: Times, task, input or directory are not what they should be.
         """
         check_id("schedule", name)
-        if len(name) > LONGEST_NAME:
-            raise UserError(f"the schedule's name has {len(name)} characters; write up to {LONGEST_NAME}")
+        if len(name) > MAX_NAME:
+            raise UserError(f"the schedule's name has {len(name)} characters; write up to {MAX_NAME}")
         if overlap not in OVERLAPS:
             raise UserError(f"overlap {overlap!r}: write one of {', '.join(OVERLAPS)}")
         spec, late = times.spec(), length("catch_up", catch_up, shortest=10)

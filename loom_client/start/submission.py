@@ -49,7 +49,7 @@ from loom_dsl.graph.plan import ENGINE, Plan, PlanText
 from loom_dsl.machine.state import MachineState
 from loom_dsl.queues import job_queue
 from loom_dsl.text.canonical import canonical_json
-from loom_store.job_facts import LONGEST_TASK, origin_of
+from loom_store.job_facts import MAX_TASK, origin_of
 from loom_store.queries.jobs import Mark
 from loom_store.rows import NewEntry
 from loom_store.store import Store
@@ -367,7 +367,7 @@ class GraphSubmission:
 
 def write_graph_down(tx: Transaction, start: GraphSubmission, namespace: str, task_queue: str) -> Written:
     """Write the job and its plan, all or nothing."""
-    task = json.dumps(start.input, ensure_ascii=False)[:LONGEST_TASK] if start.input else ""
+    task = json.dumps(start.input, ensure_ascii=False)[:MAX_TASK] if start.input else ""
     check_same(tx, start.job, start.point)
     words = {"agent": "graph", "plan": "graph's content", "task": "input"}
     write_job(tx, start, name=start.plan.root, task=task, place=(namespace, task_queue), words=words)

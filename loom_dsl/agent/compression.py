@@ -28,7 +28,7 @@ WORTHWHILE = 0.75
 """Tokens after by tokens before: where a summary leaves more, what was kept as it was said is compressed, too."""
 KEPT_SHARE = 0.25
 """Share of the conversation's tokens that its latest messages may have to be kept as they were said."""
-LONGEST_QUESTION = 2_000
+MAX_QUESTION = 2_000
 """Tokens of the user's last message that stand verbatim in a summary."""
 NOTHING = "(nothing)"
 _INDENTED = "\n  "

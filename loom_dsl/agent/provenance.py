@@ -15,9 +15,9 @@ from loom_dsl.permissions.domains import host_of
 from loom_dsl.permissions.roles import Roles, may
 from loom_dsl.permissions.traits import ToolTraits
 
-LONGEST_TARGET = 300
+MAX_TARGET = 300
 """Characters of an argument that may be a name, an address or a recipient; longer prose is content."""
-LONGEST_SHOWN = 120
+MAX_SHOWN = 120
 """Characters that are told of what was not named."""
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -36,7 +36,7 @@ _ENDS = ".,;:!?"
 _NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w]|[.,]\d)")
 
 
-def unnamed(traits: ToolTraits, arguments: Mapping[str, Any], words: str) -> str:
+def unmentioned_target(traits: ToolTraits, arguments: Mapping[str, Any], words: str) -> str:
     """Find what a call writes, asks or runs that the user's own words do not name.
 
     Returns:
@@ -44,7 +44,7 @@ def unnamed(traits: ToolTraits, arguments: Mapping[str, Any], words: str) -> str
     """
     said = _Words(words)
     found = next((missing for missing in _missing(traits, arguments, said) if missing), "")
-    return found if len(found) <= LONGEST_SHOWN else f"{found[: LONGEST_SHOWN - 1]}…"
+    return found if len(found) <= MAX_SHOWN else f"{found[: MAX_SHOWN - 1]}…"
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _values(value: Any, name: str, schema: _Schema, said: _Words) -> Iterator[st
 def _text(text: str, name: str, said: _Words) -> Iterator[str]:
     plain = " ".join(text.split())
     prose = " " in plain or not plain.isascii()  # not every script writes spaces
-    if len(plain) <= LONGEST_TARGET or not prose or _is_target(name):
+    if len(plain) <= MAX_TARGET or not prose or _is_target(name):
         if plain:
             yield "" if said.name(plain) else plain
         return

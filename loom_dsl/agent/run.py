@@ -15,7 +15,7 @@ from loom_dsl.text.wording import suggest
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,199}$"
 """Ids of runs and sessions: safe in URLs, shells, file names and in keys that join them with a slash."""
 
-MOST_ANSWER = 32 * 1024
+MAX_ANSWER = 32 * 1024
 """Characters of an answer in the workflow's result; a longer one is cut there and whole in the store."""
 
 Identifier = Annotated[str, Field(pattern=RUN_ID)]

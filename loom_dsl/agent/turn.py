@@ -20,7 +20,7 @@ Fields with their default are not written, so changing a default needs a new ver
 """
 
 DEFAULT_MAX_ITERATIONS = 50
-LARGEST_STATE = 16 * 1024
+MAX_TURN_STATE = 16 * 1024
 """Bytes of a serialised turn state that are never exceeded: it travels through every continue-as-new."""
 
 
@@ -186,9 +186,9 @@ class TurnState(BaseModel):
             raise PlanError(f"a turn cannot have {field} = {first.get('input')!r}: {first['msg']}") from error
         if "metadata" in changes or "remembered" in changes:
             size = len(canonical_json(changed.to_dict()).encode("utf-8", "surrogatepass"))
-            if size > LARGEST_STATE:
+            if size > MAX_TURN_STATE:
                 raise PlanError(
-                    f"the turn's state would be {size} bytes, more than {LARGEST_STATE}; keep large values in the "
+                    f"the turn's state would be {size} bytes, more than {MAX_TURN_STATE}; keep large values in the "
                     "session or in a file, and only their names in metadata"
                 )
         return changed

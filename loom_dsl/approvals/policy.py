@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import LONGEST, Duration, Expiry
+from loom_dsl.fields import MAX_DURATION, Duration, Expiry
 from loom_dsl.tools.risk import Risk
 
 SOONEST_REMINDER = 1.0
@@ -106,7 +106,7 @@ def _timed(value: Any) -> Any:
 
 def _span(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return timedelta(seconds=value) if number and 0 <= value <= LONGEST else value
+    return timedelta(seconds=value) if number and 0 <= value <= MAX_DURATION else value
 
 
 def person(name: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORM = "decision/1"
 """First field of what is signed, so that a signature of anything else is none of a decision."""
-LONGEST = 7 * 86_400
+MAX_VALIDITY = 7 * 86_400
 """Seconds for which a signature may count."""
 SKEW = 300
 """Seconds by which the clock of whoever signs may be ahead of the server's."""
@@ -84,8 +84,8 @@ def wrong_time(signature: Signature, moment: float) -> str:
         signature: The signature.
         moment: When the server received the decision, in seconds since 1970.
     """
-    if not 0 < signature.expires_at - signature.issued_at <= LONGEST:
-        return f"a signature counts for at most {LONGEST // 86_400} days, and ends after it begins"
+    if not 0 < signature.expires_at - signature.issued_at <= MAX_VALIDITY:
+        return f"a signature counts for at most {MAX_VALIDITY // 86_400} days, and ends after it begins"
     if signature.issued_at > moment + SKEW:
         return f"the signature counts only {signature.issued_at - moment:.0f} s from now; is the signer's clock right?"
     if signature.expires_at <= moment:

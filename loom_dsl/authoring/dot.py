@@ -7,7 +7,7 @@ from loom_dsl.authoring.outline import LINKS, about, edges, lanes, notes, short,
 from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.plan import Plan, runs
 
-LONGEST_LABEL = 90
+MAX_LABEL = 90
 """Characters of a condition that are shown."""
 WIDEST_LINE = 36
 """Characters after which a label goes on in the next line, so that the labels of ways side by side do not meet."""
@@ -119,7 +119,7 @@ def _id(*parts: str) -> str:
 
 def _label(*lines: str) -> str:
     r"""Write lines as a label: Graphviz reads backslashes and ``&…;`` in one, so both are escaped."""
-    rows = (row for line in lines if line for row in _rows(short(line, LONGEST_LABEL)))
+    rows = (row for line in lines if line for row in _rows(short(line, MAX_LABEL)))
     texts = (row.replace("\\", "\\\\").replace("&", "&amp;") for row in rows)
     return '"' + "\\n".join(text.replace('"', '\\"') for text in texts) + '"'
 

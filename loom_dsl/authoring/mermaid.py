@@ -8,9 +8,9 @@ from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.plan import Plan, runs
 
-__all__ = ["LONGEST_LABEL", "Line", "edges", "mermaid", "mermaid_plan"]
+__all__ = ["MAX_LABEL", "Line", "edges", "mermaid", "mermaid_plan"]
 
-LONGEST_LABEL = 90
+MAX_LABEL = 90
 """Characters of a condition that are shown."""
 _NEAR_DOTS = "stroke-dasharray:1 4"
 
@@ -162,7 +162,7 @@ def _indented(lines: Iterable[str], by: int = 4) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return _escaped(short(text, LONGEST_LABEL))
+    return _escaped(short(text, MAX_LABEL))
 
 
 def _escaped(text: str) -> str:

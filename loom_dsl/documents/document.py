@@ -20,13 +20,13 @@ from loom_dsl.text.wording import shown, suggest, type_name
 # The nodes of a YAML document, and what JSON data they stand for.
 
 
-MOST_NODES = 50_000
+MAX_NODES = 50_000
 """Values in a document, counting what an alias repeats. A graph of 2,000 nodes has some 20,000."""
 DEEPEST = 64
 """Levels of nesting."""
 
 Path = tuple[str | int, ...]
-Place = tuple[int, int]
+Position = tuple[int, int]
 """Line and column, both from 1."""
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -39,7 +39,7 @@ _WORDS: dict[str, Json] = {
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def refuse(code: str, message: str, source: str, place: Place | None, fix: str = "") -> NoReturn:
+def refuse(code: str, message: str, source: str, place: Position | None, fix: str = "") -> NoReturn:
     """Raise the one finding of a document that cannot be read on."""
     line, column = place if place else (None, None)
     raise DocumentError([Diagnostic(code, message, source, line, column, fix)])
@@ -50,7 +50,7 @@ class Node:
     """A node as it was written; an alias is the same object again."""
 
     kind: str
-    place: Place
+    place: Position
     text: str = ""
     plain: bool = False
     items: list["Node"] = field(default_factory=list)
@@ -61,16 +61,16 @@ class Expansion:
     """Turns nodes into data, repeating what aliases repeat, within the limits."""
 
     def __init__(self, source: str) -> None:
-        self.values: dict[Path, Place] = {}
-        self.keys: dict[Path, Place] = {}
+        self.values: dict[Path, Position] = {}
+        self.keys: dict[Path, Position] = {}
         self._source = source
 
     def value(self, node: Node, path: Path) -> Json:
         """Give a node's data, and note where it and everything in it stands."""
         if len(path) > DEEPEST:
             self._refuse("L007", f"aliases nest the document deeper than {DEEPEST} levels", node, "write it out")
-        if len(self.values) >= MOST_NODES:
-            self._refuse("L007", f"the document has over {MOST_NODES:,} values", node, "split it, or use fewer aliases")
+        if len(self.values) >= MAX_NODES:
+            self._refuse("L007", f"the document has over {MAX_NODES:,} values", node, "split it, or use fewer aliases")
         self.values[path] = node.place
         if node.kind == "scalar":
             return self._scalar(node)
@@ -121,7 +121,7 @@ class Expansion:
         refuse(code, message, self._source, node.place, fix)
 
 
-LARGEST_DOCUMENT = 1_000_000
+MAX_DOCUMENT = 1_000_000
 """Bytes of a document."""
 VERSION = 1
 """The version of the schema that `loom:` names."""
@@ -141,10 +141,10 @@ class Document:
 
     data: Json
     source: str
-    _values: Mapping[Path, Place] = field(repr=False)
-    _keys: Mapping[Path, Place] = field(repr=False)
+    _values: Mapping[Path, Position] = field(repr=False)
+    _keys: Mapping[Path, Position] = field(repr=False)
 
-    def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Place:
+    def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Position:
         """Give line and column (both from 1) of the value at a path, or of its key.
 
         What is not in the document has the place of the innermost thing around it.
@@ -178,7 +178,7 @@ class Document:
         """
         at = tuple(path)
 
-        def below(places: Mapping[Path, Place]) -> dict[Path, Place]:
+        def below(places: Mapping[Path, Position]) -> dict[Path, Position]:
             return {key[len(at) :]: place for key, place in places.items() if key[: len(at)] == at}
 
         return Document(self.at(at), self.source, below(self._values), below(self._keys))
@@ -259,19 +259,19 @@ def _decode(text: str | bytes, source: str) -> str:
         if text.startswith((b"\xff\xfe", b"\xfe\xff")):
             refuse("L007", "the document is UTF-16", source, None, "save it as UTF-8")
         try:
-            text = text.decode("utf-8") if size <= LARGEST_DOCUMENT else ""
+            text = text.decode("utf-8") if size <= MAX_DOCUMENT else ""
         except UnicodeDecodeError as error:
             before = error.object[: error.start]
             line = before.count(b"\n") + 1
             column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")) + 1
             byte = error.object[error.start]
             refuse("L007", f"byte 0x{byte:02x} is not UTF-8", source, (line, column), "save the document as UTF-8")
-    elif size <= LARGEST_DOCUMENT:
+    elif size <= MAX_DOCUMENT:
         size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LARGEST_DOCUMENT:
+    if size > MAX_DOCUMENT:
         refuse(
             "L007",
-            f"the document has over {LARGEST_DOCUMENT:,} bytes",
+            f"the document has over {MAX_DOCUMENT:,} bytes",
             source,
             None,
             "split it, or keep long texts in files that tools read",
@@ -335,7 +335,7 @@ class _Reader:
             return "quote a text that starts with this character"
         return "check quotes, brackets and indentation"
 
-    def _place_of_offset(self, offset: int) -> Place:
+    def _place_of_offset(self, offset: int) -> Position:
         before = self._text[:offset]
         return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
@@ -346,8 +346,8 @@ class _Reader:
     def _node(self, event: Any, depth: int) -> Node:
         name = type(event).__name__
         self._count += 1
-        if self._count > 2 * MOST_NODES:  # keys are nodes here, but not values of the document
-            self._refuse("L007", f"the document has over {MOST_NODES:,} values", event, "split the document")
+        if self._count > 2 * MAX_NODES:  # keys are nodes here, but not values of the document
+            self._refuse("L007", f"the document has over {MAX_NODES:,} values", event, "split the document")
         if depth > DEEPEST:
             self._refuse("L007", f"the document is nested deeper than {DEEPEST} levels", event, "flatten it")
         if name == "AliasEvent":

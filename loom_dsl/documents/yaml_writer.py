@@ -11,7 +11,7 @@ from loom_dsl.text.canonical import Json, canonical_json
 
 WIDTH = 110
 """Most characters of a line that holds a list or a mapping."""
-LONGEST_KEY = 1_000
+MAX_KEY = 1_000
 """YAML finds a longer one only in its long form."""
 
 _PLAIN = r"[A-Za-z_][A-Za-z0-9_ .()'\"=<>+*/%!$&|@;?^~-]*"
@@ -92,8 +92,8 @@ def _flow(value: Json) -> str:
 
 
 def _key(key: str) -> str:
-    if len(key) > LONGEST_KEY:
-        raise _refusal(f"the field {key[:40]!r}… has a name of over {LONGEST_KEY:,} characters")
+    if len(key) > MAX_KEY:
+        raise _refusal(f"the field {key[:40]!r}… has a name of over {MAX_KEY:,} characters")
     return _text(key, alone=False)
 
 

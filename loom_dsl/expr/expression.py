@@ -191,7 +191,7 @@ def _either(types: list[Type]) -> Type:
 
 
 MAX_SOURCE = 2_000
-LONGEST_SHOWN = 200
+MAX_SHOWN = 200
 """Characters of an expression that a message quotes."""
 ROOTS = frozenset({"input", "state", "nodes", "result", "item", "index", "event", "turn", "limits", "agent", "run"})
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -275,7 +275,7 @@ def _parsed(text: str, places: "_Places") -> ast.Expression:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
 class _Places:

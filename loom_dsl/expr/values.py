@@ -11,17 +11,17 @@ from loom_dsl.errors import ExpressionError
 Type = Literal["bool", "int", "float", "number", "str", "list", "dict", "null", "any"]
 """As documents name types. ``number`` is `int` or `float`; ``any`` cannot be told before the job runs."""
 WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
-FUEL, MOST_STEPS = 10_000, 2_000_000
+FUEL, MAX_STEPS = 10_000, 2_000_000
 """Steps of an expression that reads nothing, and as many more for each value and each character that it reads; at most
 so many. A step took 0.35 µs in the mean and 1.3 µs at the worst (measured over all functions, on two busy cores), so no
 expression takes over 0.7 s, or 2.6 s at the worst. 20,000 items of a map are 100 steps for each."""
-MOST_AT_ONCE = 3 * MOST_STEPS
+MAX_AT_ONCE = 3 * MAX_STEPS
 """Steps of all expressions that are evaluated for one input of a machine: 2.1 s, or 7.8 s at the worst. A workflow task
-may take 10 s, and a worker gives a workflow 60 s. After `MOST_STEPS` no other node is entered in the same task."""
+may take 10 s, and a worker gives a workflow 60 s. After `MAX_STEPS` no other node is entered in the same task."""
 MAX_INTEGER = 2**63
 MAX_TEXT = 1_500_000
 """Characters of a text that an expression builds: a longer one is in no argument that the engine carries."""
-VOLUME, MOST_VOLUME = 100_000, 750_000
+VOLUME, MAX_VOLUME = 100_000, 750_000
 """Most values, or pieces of 64 characters, in what an expression builds that reads nothing, and in what any builds:
 what has more of them has over 1.5 MB as JSON, and the engine carries no such value."""
 MORE_VOLUME = 1_000
@@ -55,7 +55,7 @@ class Budget:
     def __init__(self, names: Mapping[str, Any], reads: Sequence[tuple[str, ...]] = ()) -> None:
         self._names, self._reads = names, reads
         self._meter: Meter | None = names.get(METER)
-        self._left = MOST_STEPS if self._meter is None else max(0, min(MOST_STEPS, MOST_AT_ONCE - self._meter.used))
+        self._left = MAX_STEPS if self._meter is None else max(0, min(MAX_STEPS, MAX_AT_ONCE - self._meter.used))
         self._read: int | None = None
         self.steps = min(FUEL, self._left)
 
@@ -67,12 +67,12 @@ class Budget:
     def read(self) -> int:
         """Count the values and the characters that the expression reads, as far as more of them grant more."""
         if self._read is None:
-            self._read = _extent(_found(self._names, self._reads), max(MOST_STEPS // FUEL, MOST_VOLUME // MORE_VOLUME))
+            self._read = _extent(_found(self._names, self._reads), max(MAX_STEPS // FUEL, MAX_VOLUME // MORE_VOLUME))
         return self._read
 
     def volume(self) -> int:
         """Give the most values that may be in what the expression builds."""
-        return min(MOST_VOLUME, VOLUME + MORE_VOLUME * self.read())
+        return min(MAX_VOLUME, VOLUME + MORE_VOLUME * self.read())
 
     def settle(self, left: int) -> None:
         """Tell the meter what was used: all but what is left."""
@@ -81,8 +81,8 @@ class Budget:
 
     def refusal(self) -> str:
         """Say why there are no more steps, and what to do."""
-        if self.steps == self._left < MOST_STEPS:
-            return f"the expressions of one step of the job do too much work (over {MOST_AT_ONCE:,} steps)"
+        if self.steps == self._left < MAX_STEPS:
+            return f"the expressions of one step of the job do too much work (over {MAX_AT_ONCE:,} steps)"
         return f"the expression does too much work (over {self.steps:,} steps)"
 
 

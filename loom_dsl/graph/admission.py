@@ -9,7 +9,7 @@ from loom_dsl.approvals.policy import Approvals
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError, PlanError
 from loom_dsl.graph.checks.slots import list_of
-from loom_dsl.graph.checks.unit import Call, Checked, Place, Unit
+from loom_dsl.graph.checks.unit import Checked, Place, ToolUse, Unit
 from loom_dsl.graph.compiler import compile_graph
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.extend import KEYS as EXTENDING
@@ -123,11 +123,11 @@ class Judge:
 
     # -- graphs inside it --------------------------------------------------------------------------
 
-    def _call(self, call: Call) -> Iterator[Wrong]:
+    def _call(self, call: ToolUse) -> Iterator[Wrong]:
         if self._called(call) is None:
             yield call.place, f"the graph `{call.name}` is not its own; a written graph runs those in its `graphs`"
 
-    def _called(self, call: Call) -> Unit | None:
+    def _called(self, call: ToolUse) -> Unit | None:
         graph = self.plan.graphs[self.plan.root]
         if call.name in graph.graphs:
             return self._units[call.name]

@@ -12,7 +12,7 @@ from loom_dsl.graph.edges import mapping
 from loom_dsl.text.canonical import canonical_json
 
 Kind = Literal["activity", "tool", "agent", "llm", "approval", "event", "timer", "map", "loop", "graph"]
-LONGEST_REFUSAL = 4_000
+MAX_REFUSAL = 4_000
 """Characters of a refusal's message."""
 _NODE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([A-Za-z0-9_-]*)")
@@ -93,10 +93,10 @@ def unwrapped(text: str) -> list[str]:
 
 
 def refusal(findings: Iterable[Diagnostic | str]) -> GraphRefused:
-    """Say why a graph may not run, in at most `LONGEST_REFUSAL` characters."""
+    """Say why a graph may not run, in at most `MAX_REFUSAL` characters."""
     lines = [str(found) for found in findings]
     head, kept = "the written graph is refused:", list[str]()
-    room = LONGEST_REFUSAL - len(head) - 40
+    room = MAX_REFUSAL - len(head) - 40
     for line in lines:
         shown = line if len(line) <= 600 else line[:599] + "…"
         room -= len(shown) + 1

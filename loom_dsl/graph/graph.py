@@ -116,7 +116,7 @@ def _with_defaults(body: dict[str, Any], given: dict[str, Any]) -> dict[str, Any
 # What a graph is started with, checked before anything starts: all that is wrong with it, at once.
 
 
-LARGEST_INPUT = 256 * 1024
+MAX_INPUT = 256 * 1024
 """Bytes of an input, which goes through every continue-as-new."""
 TYPE_NAMES = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list"}
 TYPE_NAMES |= {"dict": "a mapping", "any": "any value"}
@@ -143,9 +143,9 @@ def checked_input(name: str, body: Body, given: Mapping[str, Any]) -> dict[str, 
         size = len(canonical_json(filled).encode())
     except (TypeError, ValueError, RecursionError):
         raise UserError(f"the input of the graph {name} is not JSON: give text, numbers, lists and mappings") from None
-    if size > LARGEST_INPUT:
+    if size > MAX_INPUT:
         raise UserError(
-            f"the input of the graph {name} has {size} bytes, and may have {LARGEST_INPUT}; "
+            f"the input of the graph {name} has {size} bytes, and may have {MAX_INPUT}; "
             "put it into a file of the working directory and give its path"
         )
     return filled

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENGINE = 1
 """Version of the interpreter. A changed interpreter keeps the old one for the jobs that began under it."""
 CHUNK, PART = "~", ".part"
-MOST_CHUNKS_AT_ONCE = 5
+MAX_CHUNKS_AT_ONCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Plan:
             return None
         if name.endswith(PART):
             each = {"over": "input.items", "do": self.find(graph, spec.do), "with": "${input.given}"}
-            each |= {"window": max(1, spec.window // MOST_CHUNKS_AT_ONCE), "first": "${input.first}"}
+            each |= {"window": max(1, spec.window // MAX_CHUNKS_AT_ONCE), "first": "${input.first}"}
             if spec.with_ is not None:
                 each["with"] = "${input.given[index - input.first]}"
             work: dict[str, Any] = {"each": {"map": each, "next": "done"}}

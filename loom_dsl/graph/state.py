@@ -51,7 +51,7 @@ class StateField(Part):
 SUMS = ("model_calls", "tool_calls", "tool_rounds", "cost_microusd", "usage")
 """Fields that add up; the others are replaced."""
 FIELDS = (*SUMS, "entries", "metadata")
-LARGEST_STATE = 256 * 1024
+MAX_STATE = 256 * 1024
 """Characters of a graph's variables: they go through every continue-as-new."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "list": (list,), "dict": (dict,)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loom_dsl.machine.core import Core
-from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.state import Frame, MachineState, Token
 
-MOST_KEPT = 256 * 1024
+MAX_KEPT = 256 * 1024
 """Bytes as JSON of what is kept."""
 GAVE, FULL, ANEW = "gave", "full", "anew"
 """Marks of tokens: the node gave its result, and failed after that; it was entered too often; its deadline begins
@@ -87,7 +87,7 @@ def where_failed(machine: Core, told: Any) -> dict[str, Any]:
     if machine.state.undone:
         kept = {"why": TAKEN_BACK}
     size = size_of(kept)
-    if size > MOST_KEPT or size + size_of(told) > LARGEST_RESULT:
+    if size > MAX_KEPT or size + size_of(told) > MAX_RESULT:
         kept = _too_large(size)
     return {"failed_at": kept}
 
@@ -157,9 +157,9 @@ def _written(kept: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(kept, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
         return {"why": UNREADABLE}
-    copy: dict[str, Any] = _too_large(len(text)) if len(text) > MOST_KEPT else json.loads(text)
+    copy: dict[str, Any] = _too_large(len(text)) if len(text) > MAX_KEPT else json.loads(text)
     return copy
 
 
 def _too_large(size: int) -> dict[str, str]:
-    return {"why": f"what it had come to has {size} bytes, and {MOST_KEPT} are kept; start a new job"}
+    return {"why": f"what it had come to has {size} bytes, and {MAX_KEPT} are kept; start a new job"}

@@ -9,7 +9,7 @@ from loom_dsl.machine.state import CHILD, Token
 from loom_dsl.text.canonical import digest
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
-LONGEST_ID = 190
+MAX_ID = 190
 """Characters of a child job's id: it and its session's are ids as users write them, which have at most 200."""
 
 
@@ -38,4 +38,4 @@ def id_part(at: str) -> str:
 
 def _child_id(full: str) -> str:
     """A job's id that says where it came from; what is too long for an id is cut, and stays one of its own."""
-    return full if len(full) <= LONGEST_ID else f"{full[: LONGEST_ID - 17]}.{digest(full)[:16]}"
+    return full if len(full) <= MAX_ID else f"{full[: MAX_ID - 17]}.{digest(full)[:16]}"

@@ -12,8 +12,8 @@ from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.state import Token
 
 FUNCTION = "loom.function.call"
-MOST_UNDO = 1_000
-MOST_CARRIED = 256 * 1024
+MAX_UNDO = 1_000
+MAX_CARRIED = 256 * 1024
 """Bytes of what a child job hands to the job above it: how what it did is taken back."""
 TOO_LARGE = "its arguments were too large to be handed to the job above"
 NO_RESULT = "its arguments need the result of the node, which is not known"
@@ -27,8 +27,8 @@ def push(machine: Core, token: Token, node: Node, names: dict[str, Any]) -> None
     """
     if node.compensate is None:
         return
-    if len(machine.state.undo) >= MOST_UNDO:
-        raise ExpressionError(f"over {MOST_UNDO} nodes of this job would have to be taken back")
+    if len(machine.state.undo) >= MAX_UNDO:
+        raise ExpressionError(f"over {MAX_UNDO} nodes of this job would have to be taken back")
     entry = {"at": _name(machine, token), "graph": machine.state.frames[token.frame].graph, "node": token.node}
     arguments = _arguments(machine, token, node, {**names, "result": None})
     machine.state.undo = [*machine.state.undo, {**entry, "with": arguments, "sure": False}]
@@ -108,7 +108,7 @@ def handed_up(machine: Core) -> list[dict[str, Any]]:
         {**{key: entry[key] for key in ("at", "with", "sure", "why") if key in entry}, "do": _how(machine, entry)}
         for entry in machine.state.undo
     ]
-    if size_of(entries) <= MOST_CARRIED:
+    if size_of(entries) <= MAX_CARRIED:
         return entries
     return [{**entry, "with": None, "why": TOO_LARGE} for entry in entries]
 
@@ -123,8 +123,8 @@ def adopt(machine: Core, token: Token, entries: list[dict[str, Any]]) -> None:
         return
     name = _name(machine, token)
     machine.state.undo = [*machine.state.undo, *({**entry, "at": f"{name}/{entry['at']}"} for entry in entries)]
-    if len(machine.state.undo) > MOST_UNDO:
-        raise ExpressionError(f"over {MOST_UNDO} nodes of this job would have to be taken back")
+    if len(machine.state.undo) > MAX_UNDO:
+        raise ExpressionError(f"over {MAX_UNDO} nodes of this job would have to be taken back")
 
 
 def activity_of(name: str, arguments: dict[str, Any], timeout: float) -> tuple[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import LONGEST, parse_duration
+from loom_dsl.fields import MAX_DURATION, parse_duration
 from loom_dsl.graph.edges import Node
 from loom_dsl.machine.core import Core
 from loom_dsl.machine.state import Token
@@ -21,7 +21,7 @@ def seconds_of(value: Any, what: str) -> float | None:
         seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ExpressionError(f"{what}: {error}") from None
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= LONGEST:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_DURATION:
         raise ExpressionError(f"{what} is {str(value)[:60]}; write seconds, or a duration such as 90s, 5m or 4h")
     return float(seconds)
 

@@ -12,16 +12,16 @@ from loom_dsl.machine.commands import CancelActivity, CancelChild, CancelTimer, 
 from loom_dsl.machine.compensation import handed_up, take_back
 from loom_dsl.machine.core import Core, SideWork
 from loom_dsl.machine.node_events import BY_ITSELF, TOLD, cancelled
-from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.retry import wait_over
 from loom_dsl.machine.state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
 from loom_dsl.text.canonical import digest
 
 FLUSH = "loom.events.flush"
-MOST_DECIDED = 100
+MAX_DECIDED = 100
 EXPIRED = "!"
 """Behind the id of a question that nobody decided in time."""
-LONGEST_CODE, LONGEST_MESSAGE = 200, 10_000
+MAX_CODE, MAX_MESSAGE = 200, 10_000
 """Characters of why a job failed."""
 
 
@@ -45,12 +45,12 @@ def _bounded(ending: list[Any]) -> list[Any]:
     """An ending that the engine can carry: what is too large for it is told in place of the job's result."""
     if ending[0] == "fail":
         _, code, message, details = ending
-        cut = size_of(details) > LARGEST_RESULT
-        return ["fail", code[:LONGEST_CODE], message[:LONGEST_MESSAGE], None if cut else details]
+        cut = size_of(details) > MAX_RESULT
+        return ["fail", code[:MAX_CODE], message[:MAX_MESSAGE], None if cut else details]
     size = size_of(ending[1])
-    if size <= LARGEST_RESULT:
+    if size <= MAX_RESULT:
         return ending
-    why = f"the result has {size} bytes, and a job may give back {LARGEST_RESULT}; give back a part of it, or a path"
+    why = f"the result has {size} bytes, and a job may give back {MAX_RESULT}; give back a part of it, or a path"
     return ["fail", "result_too_large", why, None]
 
 
@@ -86,7 +86,7 @@ def drop(machine: Core, token: Token) -> None:
 def close_approval(machine: Core, token: Token, **decision: Any) -> None:
     """An approval needs no decision any more; tell how it ended, and know it when another decision comes."""
     name = token.data["id"] + (EXPIRED if decision.get("choice") == "expired" else "")
-    machine.state.decided = [*machine.state.decided, name][-MOST_DECIDED:]
+    machine.state.decided = [*machine.state.decided, name][-MAX_DECIDED:]
     machine.emit("approval_decided", approval_id=token.data["id"], **decision)
     if token.data.get("halted"):
         machine.emit("resumed", node=token.at, cause="approval_expired", by=decision.get("by", ""))

@@ -9,7 +9,7 @@ from typing import Any
 
 from loom_dsl.agent.states import RunState
 from loom_dsl.errors import ExpressionError, IllegalTransition
-from loom_dsl.expr.values import MOST_STEPS as MOST_STEPS_OF_EXPRESSIONS
+from loom_dsl.expr.values import MAX_STEPS as MAX_STEPS_OF_EXPRESSIONS
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Map, Recurse
 from loom_dsl.graph.plan import Plan, condition
@@ -232,7 +232,7 @@ WORK = frozenset({"activity", "llm", "agent", "approval", "recurse"})
 needed any more is cancelled, and what comes first counts as first."""
 STEPS_AT_ONCE = 1_000
 """Nodes entered for one input: a workflow task must end soon. The rest follows after a moment."""
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 """Nodes entered while nothing happens outside. A graph that needs more goes round in circles without doing anything."""
 
 
@@ -377,12 +377,12 @@ class Machine(Moves):
                 if not is_due(token) and not may_enter(self, token):
                     moved = moved or token.at not in self.state.tokens
                     continue
-                if steps >= STEPS_AT_ONCE or self.meter.used > MOST_STEPS_OF_EXPRESSIONS:
+                if steps >= STEPS_AT_ONCE or self.meter.used > MAX_STEPS_OF_EXPRESSIONS:
                     return self._yield()
                 steps, moved = steps + 1, True
                 self.spun += 1
-                if self.spun > MOST_STEPS:
-                    why = f"over {MOST_STEPS} nodes were entered while nothing happened outside"
+                if self.spun > MAX_STEPS:
+                    why = f"over {MAX_STEPS} nodes were entered while nothing happened outside"
                     return end(self, ["fail", "endless_loop", why, None])
                 self._enter(token)
         return None

@@ -15,12 +15,12 @@ from loom_dsl.machine.core import Core
 from loom_dsl.machine.ending import drop, drop_frame, end, keep_outputs, sweep
 from loom_dsl.machine.frames import frames_of
 from loom_dsl.machine.node_events import blamed, ended
-from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.retry import wait_over
 from loom_dsl.machine.scope import state_frame
 from loom_dsl.machine.state import OWNING, READY, MachineState, Token
 
-MOST_THREADS = 1_000
+MAX_THREADS = 1_000
 """Tokens that one node may send out."""
 N = TypeVar("N", bound=Node, contravariant=True)
 
@@ -216,7 +216,7 @@ class Moves(Core):
         frame = self.state.frames[key]
         result = frame.own.get("result")
         if not frame.parent:
-            if size_of(result) > LARGEST_RESULT:
+            if size_of(result) > MAX_RESULT:
                 keep_outputs(self, key, "result_too_large")
             return end(self, ["finish", result])
         frame.own["over"] = True
@@ -307,6 +307,6 @@ class Moves(Core):
 
     def _times(self, token: Token, node: Node) -> int:
         given = self.mapped(token, "times", node.next.times)
-        if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= MOST_THREADS:
-            raise ExpressionError(f"`{token.node}` is to go on {str(given)[:60]} times; give 0 to {MOST_THREADS}")
+        if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= MAX_THREADS:
+            raise ExpressionError(f"`{token.node}` is to go on {str(given)[:60]} times; give 0 to {MAX_THREADS}")
         return given

@@ -19,7 +19,7 @@ TOLD = BY_ITSELF | OWNERS | {"agent", "event", "timer"}
 UNDER_WAY = frozenset({RUNNING, CHILD, OWNING, LISTENING, TIMING, BACKING_OFF, HALTED})
 OWN_GRAPHS = "loom."
 """What the names of graphs begin with that Loom ships."""
-LONGEST_ITEM = 40
+MAX_ITEM = 40
 """Characters of an item that is told beside its number."""
 
 
@@ -90,7 +90,7 @@ def _places(machine: Core, token: Token) -> list[str]:
         kind, data = machine.node(owner).kind, owner.data
         if kind == "map" and not data.get("chunked"):
             item = data["items"][frame.index]
-            short = f" ({repr(item)[:LONGEST_ITEM]})" if isinstance(item, str | int | float) else ""
+            short = f" ({repr(item)[:MAX_ITEM]})" if isinstance(item, str | int | float) else ""
             above, chunk, key = machine.state.frames[owner.frame].graph.removesuffix(PART).rpartition(CHUNK)
             name = key if above and chunk else owner.node
             found.append(f"item {frame.index + data.get('first', 0)}{short} of `{name}`")

@@ -17,13 +17,13 @@ URGENT = frozenset({
 _TELLS_APART = {"escalated": "step", "halted": "due"}
 """What such a change says since `machine_core.NAMED`; others say it by themselves."""
 
-MOST_OPEN = 500
+MAX_OPEN = 500
 """Events that wait for a carrier until they are stored without one."""
-LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT = 256 * 1024, 448 * 1024, 1024 * 1024
+MAX_BATCH, MAX_CARRIED, MAX_IN_FLIGHT = 256 * 1024, 448 * 1024, 1024 * 1024
 """Bytes of a batch, of what one activity carries beside its argument, and of what travels at once: the engine ends a
 job without a word when a payload has over 2 MiB, and never takes a workflow task of over 4 MiB."""
-LARGEST_EVENT = LARGEST_BATCH - 1024
-LONGEST_TEXT, MOST_MEMBERS, DEEPEST = 2_000, 20, 4
+MAX_EVENT = MAX_BATCH - 1024
+MAX_TEXT, MAX_MEMBERS, DEEPEST = 2_000, 20, 4
 """What is left of an event that is too large: characters of a text, members of a list or mapping, and how deep."""
 
 
@@ -89,7 +89,7 @@ class Outbox:
             return []
         in_flight = {sequence for sequences in self.attached.values() for sequence in sequences}
         room = min(
-            MOST_CARRIED, MOST_IN_FLIGHT - sum(self._size(batch) for batch in self.batches if batch[0] in in_flight)
+            MAX_CARRIED, MAX_IN_FLIGHT - sum(self._size(batch) for batch in self.batches if batch[0] in in_flight)
         )
         batches = []
         for batch in waiting:
@@ -107,7 +107,7 @@ class Outbox:
 
     def is_heavy(self) -> bool:
         """Whether so much waits that another run must not be begun with it."""
-        return len(self.open) + len(self.batches) > 1 and _size(self.to_json()) > LARGEST_BATCH
+        return len(self.open) + len(self.batches) > 1 and _size(self.to_json()) > MAX_BATCH
 
     def acknowledge(self, at: str) -> None:
         """The activity stored what it carried."""
@@ -121,7 +121,7 @@ class Outbox:
 
     def pressing(self) -> bool:
         """Whether an observer waits for something in here."""
-        return len(self.open) > MOST_OPEN or self.tells(lambda event: event["t"] in URGENT)
+        return len(self.open) > MAX_OPEN or self.tells(lambda event: event["t"] in URGENT)
 
     def tells(self, wanted: Callable[[dict[str, Any]], bool]) -> bool:
         """Whether an event like this has no carrier."""
@@ -143,14 +143,14 @@ class Outbox:
 def _parted(events: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     """Events in batches that can be carried."""
     batch: list[dict[str, Any]] = []
-    room = LARGEST_BATCH
+    room = MAX_BATCH
     for event in events:
         size = _size(event)
-        if size > LARGEST_EVENT:
-            event, size = _small(event), LARGEST_EVENT
+        if size > MAX_EVENT:
+            event, size = _small(event), MAX_EVENT
         if batch and size > room:
             yield batch
-            batch, room = [], LARGEST_BATCH
+            batch, room = [], MAX_BATCH
         batch.append(event)
         room -= size
     if batch:
@@ -160,21 +160,21 @@ def _parted(events: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 def _small(event: dict[str, Any]) -> dict[str, Any]:
     """Cut an event that nobody could carry. It says so."""
     small = {**_cut(event, DEEPEST), "cut": True}
-    if _size(small) <= LARGEST_EVENT:
+    if _size(small) <= MAX_EVENT:
         return small
     return {**{key: value for key, value in small.items() if not isinstance(value, (dict, list))}, "cut": True}
 
 
 def _cut(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + " [... cut]"
+        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + " [... cut]"
     if not isinstance(value, (dict, list)):
         return value
     if depth == 0:
         return "[... cut]"
     if isinstance(value, list):
-        return [_cut(member, depth - 1) for member in value[:MOST_MEMBERS]]
-    return {key[:100]: _cut(member, depth - 1) for key, member in list(value.items())[:MOST_MEMBERS]}
+        return [_cut(member, depth - 1) for member in value[:MAX_MEMBERS]]
+    return {key[:100]: _cut(member, depth - 1) for key, member in list(value.items())[:MAX_MEMBERS]}
 
 
 def _size(value: Any) -> int:

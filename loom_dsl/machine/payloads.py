@@ -8,7 +8,7 @@ from loom_dsl.machine.commands import RunActivity
 from loom_dsl.machine.outbox import without_time
 from loom_dsl.text.canonical import Json, canonical_json, digest
 
-LARGEST_STATE, LARGEST_RESULT, LARGEST_ARGUMENT = 1024 * 1024, 1_000_000, 1_500_000
+MAX_MACHINE_STATE, MAX_RESULT, MAX_ARGUMENT = 1024 * 1024, 1_000_000, 1_500_000
 """Bytes as JSON of a job's state, of its result, and of what an activity is given. The engine ends a job without a word
 when one of its payloads has over 2 MiB; a child job's result travels in a signal besides."""
 

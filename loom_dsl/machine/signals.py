@@ -109,13 +109,13 @@ class ChildReport(BaseModel):
 
 CONTROL, EVENT, CHILD = "loom.control", "loom.event", "loom.child"
 SEEN = "already_done", "this was received before"
-MOST_SEEN = 100
-MOST_WAITING = 50
-MOST_EVENTS = 100
+MAX_SEEN = 100
+MAX_WAITING = 50
+MAX_EVENTS = 100
 """Events that wait for a token."""
-LARGEST_REPORT = 1_500_000
+MAX_REPORT = 1_500_000
 """Bytes of what a child job reports: its result, and how what it did is taken back."""
-LARGEST_PAYLOAD = 64 * 1024
+MAX_PAYLOAD = 64 * 1024
 """Bytes of a signal's JSON. Larger ones are refused; a large message goes to the store and is sent as a reference."""
 
 
@@ -165,7 +165,7 @@ def _event(machine: Moves, signal: SignalReceived, event: OutsideEvent) -> None:
     if verdict == "unknown":
         return refuse(machine, signal, "unknown", f"no node of this job waits for the event {event.name!r}")
     if event.id:
-        state.seen = [*state.seen, event.id][-MOST_SEEN:]
+        state.seen = [*state.seen, event.id][-MAX_SEEN:]
     machine.emit("control", op="event", by=event.by, reason=event.name, **machine.named(id=event.id))
     return machine.answer(signal.answer_to, "recorded", f"event {event.name} {verdict}")
 
@@ -187,7 +187,7 @@ def deliver_event(machine: Moves, event: dict[str, Any]) -> str:
     nodes = (node for body in machine.plan.bodies.values() for node in body.nodes.values())
     if not any(machine.handlers[node.kind].awaits(node, event["name"]) for node in nodes):
         return "unknown"
-    if len(machine.state.events) >= MOST_EVENTS:
+    if len(machine.state.events) >= MAX_EVENTS:
         return "full"
     machine.state.events = [*machine.state.events, event]
     return "buffered"
@@ -213,12 +213,12 @@ def _control(machine: Moves, signal: SignalReceived, control: Control) -> None:
         if not control.text and not control.ref:
             return refuse(machine, signal, "invalid", "inject needs a text or a ref")
         size = sum(len(message.get("text", "")) for message in state.inbox) + len(control.text)
-        if len(state.inbox) >= MOST_WAITING or size > LARGEST_PAYLOAD:
+        if len(state.inbox) >= MAX_WAITING or size > MAX_PAYLOAD:
             return refuse(machine, signal, "full", "too many messages wait already; none of them was dropped")
     if control.op == "pause" and state.abort is not None:
         return refuse(machine, signal, "ended", "the job is being aborted")
     if control.id:
-        state.seen = [*state.seen, control.id][-MOST_SEEN:]
+        state.seen = [*state.seen, control.id][-MAX_SEEN:]
     cause = {"cause": control.cause} if control.cause else {}
     named = machine.named(id=control.id)
     machine.emit("control", op=control.op, by=control.by, reason=control.reason, **cause, **named)

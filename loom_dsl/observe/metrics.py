@@ -14,7 +14,7 @@ Outcome = Literal["ok", "asked", "denied", "failed", "error", "cancelled"]
 STAGES: Final = ("discover", "validate", "authorize", "check_cancel", "execute", "format")
 CHOICES: Final = frozenset({"approve", "edit", "reject", "respond", "terminate", "expired", "cancelled"})
 """What questions about tool calls are answered with. The choices of a graph's own questions are counted as `other`."""
-MOST_NAMES: Final = 200
+MAX_NAMES: Final = 200
 """Of tools, and of models, that one worker tells apart; all that come later are `other`."""
 OTHER: Final = "other"
 UNKNOWN: Final = "unknown"
@@ -90,7 +90,7 @@ class Names:
         most: How many.
     """
 
-    def __init__(self, most: int = MOST_NAMES) -> None:
+    def __init__(self, most: int = MAX_NAMES) -> None:
         self._most = most
         self._known: set[str] = set()
 

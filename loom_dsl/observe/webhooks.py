@@ -22,12 +22,12 @@ from loom_dsl.tools.risk import Risk
 # What is asked as a text for systems that only pass it on: nothing in it hides, and what is left out is said.
 
 
-MOST_SHOWN = 2_500
+MAX_SHOWN = 2_500
 """Characters; chats and mails take about so many in one message."""
 _NAMES = ("tool", "risk", "reason", "requester")
 
 
-def shown(data: Mapping[str, Any], most: int = MOST_SHOWN) -> dict[str, Any]:
+def shown(data: Mapping[str, Any], most: int = MAX_SHOWN) -> dict[str, Any]:
     """Give what a message about an approval asks as text.
 
     Args:

@@ -16,8 +16,8 @@ from functools import lru_cache
 Words = tuple[str | None, ...]
 """A command's words; None for what is known only when it runs, which may be any number of words."""
 
-MOST_CHARACTERS = 10_000
-MOST_PARTS = 50
+MAX_CHARACTERS = 10_000
+MAX_PARTS = 50
 """Commands that a plain line may hold."""
 UNKNOWN: Words = (None,)
 """A command of which nothing is known."""
@@ -108,14 +108,14 @@ def plain_parts(line: str) -> tuple[tuple[str, ...], ...]:
         parts.append(_command(words))
     elif expected:
         raise NotPlain("the command line is empty, or ends in the middle")
-    if len(parts) > MOST_PARTS:
-        raise NotPlain(f"it holds more than {MOST_PARTS} commands")
+    if len(parts) > MAX_PARTS:
+        raise NotPlain(f"it holds more than {MAX_PARTS} commands")
     return tuple(parts)
 
 
 def _check_characters(line: str) -> None:
-    if len(line) > MOST_CHARACTERS:
-        raise NotPlain(f"it is longer than {MOST_CHARACTERS:,} characters")
+    if len(line) > MAX_CHARACTERS:
+        raise NotPlain(f"it is longer than {MAX_CHARACTERS:,} characters")
     for character in line:
         if character in " \t" or "!" <= character <= "~":
             continue

@@ -42,7 +42,7 @@ _FILLING = frozenset({"xargs", "gxargs", "parallel", "sem", "rush", "fd", "fdfin
 """They add words to the command that they run: what they read, what they find, or what stands behind `:::`."""
 _XARGS_VALUES = "adEIJLnPRsS"
 """Options of xargs whose value may be the next word."""
-_MOST_MARKS = 8
+_MAX_MARKS = 8
 """Texts that stand for what is added; with more, each word may be one."""
 _FINDING = frozenset({"find", "gfind", "bfs"})
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -182,7 +182,7 @@ def _marks(words: Words) -> tuple[list[str], set[int]]:
 
 
 def _is_filled(word: str | None, marks: list[str]) -> bool:
-    if word is None or word.startswith(":::") or len(marks) > _MOST_MARKS:
+    if word is None or word.startswith(":::") or len(marks) > _MAX_MARKS:
         return word is not None
     return any(mark in word for mark in marks)
 
@@ -274,7 +274,7 @@ def _git_command(words: Words) -> str:
     return "help"
 
 
-_LONGEST_SHORT = 4
+_MAX_SHORT = 4
 
 
 class CommandPattern:
@@ -384,7 +384,7 @@ def _has_option(option: str, words: Collection[str]) -> bool:
         name = word.partition("=")[0]
         if _fits(option, word) or _fits(option, name):
             return True
-        if option.startswith("--") and len(name) > _LONGEST_SHORT and option.startswith(name):
+        if option.startswith("--") and len(name) > _MAX_SHORT and option.startswith(name):
             return True
     if option.startswith("--") or len(option) < 2:
         return False

@@ -32,7 +32,7 @@ def with_stars_between(pieces: Sequence[str]) -> re.Pattern[str]:
     return re.compile(source, re.DOTALL)
 
 
-MOST_ALTERNATIVES = 256
+MAX_ALTERNATIVES = 256
 """How many patterns the braces of one pattern may stand for."""
 
 
@@ -212,10 +212,8 @@ def braces_expanded(text: str) -> list[str]:
         else:
             start, end, choices = found
             waiting.extend(current[:start] + choice + current[end + 1 :] for choice in reversed(choices))
-        if len(done) + len(waiting) > MOST_ALTERNATIVES:
-            raise ValueError(
-                f"the pattern {text!r} stands for more than {MOST_ALTERNATIVES} patterns; use fewer braces"
-            )
+        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+            raise ValueError(f"the pattern {text!r} stands for more than {MAX_ALTERNATIVES} patterns; use fewer braces")
     return done
 
 
@@ -245,16 +243,16 @@ ANY = "\ue000"
 """In a shape: any text, also `/` and none."""
 PART = "\ue001"
 """In a shape: any text without `/`, also none."""
-MOST_SPELLINGS = 10_000
+MAX_SPELLINGS = 10_000
 """Paths that are looked for inside the words of one line; of more, nothing is known."""
-_LONGEST = 400
+_MAX_SHAPE = 400
 _ROUNDABOUT = re.compile(r"(?:\.?/+)*\.\.(?:/|$)|~|/+proc/|/+dev/fd")
 """Ways by which a path leads out and may come back in."""
 _HERE_BY_PROCESS = re.compile(r"/+proc/+[^/]+/+cwd/*")
 _WILD = re.compile(f"[{ANY}{PART}]")
 _BEHIND = re.compile(r"[=:,@<>]")
-_MOST_BEHIND = 24
-_MOST_STARS = 3
+_MAX_BEHIND = 24
+_MAX_STARS = 3
 
 
 def is_open(shape: str) -> bool:
@@ -278,7 +276,7 @@ def shapes_in(
         elsewhere: The line changes its directory, so that where a path begins is not known.
         entered: Words that only say where it changes to.
     """
-    left = MOST_SPELLINGS
+    left = MAX_SPELLINGS
     is_out = any(_holds_root(word, root) for word in entered)
     if any(_holds_root(text, root, is_out=is_out) for word in words - entered for text in _whole(word)):
         yield "."
@@ -322,7 +320,7 @@ def _holds_root(text: str, root: str | None, *, is_out: bool = False) -> bool:
 @lru_cache(maxsize=4_096)
 def may_mean(pattern: str, shape: str) -> bool:
     """Say whether some text of a shape could fit a pattern of paths, or be a directory above what does."""
-    if len(shape) > _LONGEST or shape == ".":
+    if len(shape) > _MAX_SHAPE or shape == ".":
         return True
     below = f"{shape}/{ANY}"
     return any(_overlap(wanted, text) for wanted in _shape_tokens(pattern) for text in (shape, below))
@@ -336,15 +334,15 @@ def _whole(word: str) -> Iterator[str]:
 
 def _parts(word: str) -> Iterator[str]:
     """Give what may begin in the middle of a word: `HEAD:path`, `-fpath`, `--file=a,path`."""
-    for found in list(_BEHIND.finditer(word))[:_MOST_BEHIND]:
+    for found in list(_BEHIND.finditer(word))[:_MAX_BEHIND]:
         yield word[found.end() :]
     if word.startswith("-"):
-        yield from (word[start:] for start in range(2, min(len(word), _MOST_BEHIND)))
+        yield from (word[start:] for start in range(2, min(len(word), _MAX_BEHIND)))
 
 
 def _below(shape: str) -> Iterator[str]:
     parts = [part for part in shape.split("/") if part]
-    yield from ("/".join(parts[start:]) for start in range(1, min(len(parts), _MOST_BEHIND)))
+    yield from ("/".join(parts[start:]) for start in range(1, min(len(parts), _MAX_BEHIND)))
 
 
 def _normal(text: str, root: str | None) -> str | None:
@@ -386,7 +384,7 @@ def _shape_tokens(pattern: str) -> tuple[str, ...]:
 def _without_stars(text: str) -> list[str]:
     """Write `a/**/b` as `a/b` and `a/ANY/b`."""
     places = [place for place, part in enumerate(text.split("/")) if part == "**"]
-    if len(places) > _MOST_STARS:
+    if len(places) > _MAX_STARS:
         return [ANY]
     choices = [text.split("/")]
     for place in places:

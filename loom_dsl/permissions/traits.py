@@ -20,7 +20,7 @@ ADDRESS_ARGUMENTS = {"network_request": "url"}
 METHOD_ARGUMENTS = {"network_request": "method"}
 """The arguments of Loom's own tools that say how an address is asked; without it, GET."""
 
-MOST_BASES, MOST_BELOW, LONGEST_BELOW = 6, 100, 400
+MAX_BASES, MAX_BELOW, MAX_BELOW_LENGTH = 6, 100, 400
 """Directories that a line goes to, paths in each of which links are followed, and characters of one."""
 
 
@@ -149,8 +149,8 @@ def _mentioned(
     inside = set(shapes_in(words, working_dir, elsewhere=elsewhere, entered=only))
     if real_path is not None:
         known = sorted(path for path in inside if not is_partly_open(path))
-        short = [path for path in known if len(path) < LONGEST_BELOW][:MOST_BELOW]
-        below = [normal_path(f"{place}/{path}") for place in _bases(entered[:MOST_BASES]) for path in short]
+        short = [path for path in known if len(path) < MAX_BELOW_LENGTH][:MAX_BELOW]
+        below = [normal_path(f"{place}/{path}") for place in _bases(entered[:MAX_BASES]) for path in short]
         inside |= {place for place in (_followed(real_path, path) for path in [*known, *below] if path) if place}
     return tuple(sorted(inside))
 
@@ -169,7 +169,7 @@ def _entered(command: ShellReading) -> list[str]:
 def _bases(entered: list[str]) -> list[str]:
     """Give the directories from which a path may begin: each that is gone to, and one after the other."""
     after = ["/".join(entered[: number + 1]) for number in range(len(entered))]
-    return [place for place in dict.fromkeys([*entered, *after]) if len(place) < LONGEST_BELOW]
+    return [place for place in dict.fromkeys([*entered, *after]) if len(place) < MAX_BELOW_LENGTH]
 
 
 def _followed(real_path: Callable[[str], str], path: str) -> str | None:

@@ -19,7 +19,7 @@ _LONG = 86400.0 * 365
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MockAnswer:
     """What one piece of work comes to.
 
     Attributes:
@@ -34,7 +34,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MockedCall:
     """One piece of work that the graph wanted.
 
     Attributes:
@@ -59,18 +59,18 @@ class Cast:
     """
 
     case: ScenarioCase
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[MockedCall] = field(default_factory=list)
     missing: dict[str, None] = field(default_factory=dict)
     late: dict[str, None] = field(default_factory=dict)
     used: dict[str, None] = field(default_factory=dict)
     _count: Counter[str] = field(default_factory=Counter)
 
-    def answer(self, at: str, command: RunActivity | StartChild) -> Answer:
+    def answer(self, at: str, command: RunActivity | StartChild) -> MockAnswer:
         """Say what a command comes to, and write down that it was wanted."""
         work, arguments = work_name(command), _given(command)
         if command.at.startswith("~"):  # what takes something back is known by what it runs only
             return self.give("", work, arguments)
-        self.asked.append(Asked(at, work, arguments))
+        self.asked.append(MockedCall(at, work, arguments))
         answer = self.give(at, work, arguments)
         within = limited(answer, command)
         if within is not answer and isinstance(command, RunActivity):
@@ -78,9 +78,9 @@ class Cast:
             self.late[f"`{aliases(at)[-1]}` {times}"] = None
         return within
 
-    def tool(self, at: str, item: Mapping[str, Any], arguments: Any) -> Answer:
+    def tool(self, at: str, item: Mapping[str, Any], arguments: Any) -> MockAnswer:
         """Say what a tool's call comes to."""
-        self.asked.append(Asked(at, str(item["name"]), arguments))
+        self.asked.append(MockedCall(at, str(item["name"]), arguments))
         return self.give(at, str(item["name"]), arguments)
 
     def mocks(self, at: str, work: str) -> bool:
@@ -104,7 +104,7 @@ class Cast:
         self._count[entry] += 1
         return min(self._count[entry], most) - 1
 
-    def give(self, at: str, work: str, arguments: Any) -> Answer:
+    def give(self, at: str, work: str, arguments: Any) -> MockAnswer:
         """Say what work comes to; without a place, what takes something back."""
         for name in (*(aliases(at) if at else ()), work):
             if name not in self.case.results:
@@ -115,15 +115,15 @@ class Cast:
             return _evaluated(name, given[self._next(f"results.{name}", len(given))], arguments, number)
         if at:
             self.missing[aliases(at)[-1]] = None
-        return Answer()
+        return MockAnswer()
 
 
-def _evaluated(name: str, given: MockedResult, arguments: Any, number: int) -> Answer:
+def _evaluated(name: str, given: MockedResult, arguments: Any, number: int) -> MockAnswer:
     if given.error is not None:
-        return Answer(given.takes, None, given.error.code, given.error.message)
+        return MockAnswer(given.takes, None, given.error.code, given.error.message)
     names = {"input": arguments, "index": number}
     try:
-        return Answer(given.takes, compile_template(given.result, ANSWER_ROOTS).evaluate(names))
+        return MockAnswer(given.takes, compile_template(given.result, ANSWER_ROOTS).evaluate(names))
     except ExpressionError as error:
         raise UserError(f"the scenario's result of `{name}`: {error.message}") from None
 
@@ -133,16 +133,16 @@ def _given(command: RunActivity | StartChild) -> Any:
     return arguments["with"] if isinstance(command, RunActivity) and "function" in arguments else arguments
 
 
-def limited(answer: Answer, command: RunActivity | StartChild) -> Answer:
+def limited(answer: MockAnswer, command: RunActivity | StartChild) -> MockAnswer:
     """Let work that takes longer than an attempt may take fail after all attempts, as it does on a server."""
     if isinstance(command, StartChild) or answer.after <= command.timeout:
         return answer
     attempts, initial, backoff, longest = command.retry
     pauses = sum(min(initial * backoff**number, longest) for number in range(attempts - 1))
-    return Answer(attempts * command.timeout + pauses, None, "timeout", "no result in time")
+    return MockAnswer(attempts * command.timeout + pauses, None, "timeout", "no result in time")
 
 
-def stage_result(activity: str, arguments: Mapping[str, Any], answer: Answer, asks: bool) -> Any:
+def stage_result(activity: str, arguments: Mapping[str, Any], answer: MockAnswer, asks: bool) -> Any:
     """What a stage of the pipeline of a tool's node gives, when the call comes to `answer`."""
     match activity:
         case "loom.tool.prepare":

@@ -28,7 +28,7 @@ from loom_dsl.machine.kinds.decision_queue import must_be_signed
 from loom_dsl.machine.state import WAITING, MachineState
 from loom_dsl.simulation.coverage import CountingMachine, Coverage
 from loom_dsl.simulation.in_memory import Simulation, Work
-from loom_dsl.simulation.mocks import EXECUTE, FORMAT, STAGES, Answer, Cast, stage_result
+from loom_dsl.simulation.mocks import EXECUTE, FORMAT, STAGES, Cast, MockAnswer, stage_result
 from loom_dsl.simulation.names import aliases, work_name
 from loom_dsl.simulation.scenario import MockedDecision, ScenarioCase, SentEvent, Steered
 
@@ -95,8 +95,8 @@ class Play(Simulation):
         self.stage, self.prefix = stage, prefix
         self.inner: dict[str, Play] = {}
         self._due: dict[str, tuple[float, int]] = {}
-        self._answers: dict[str, Answer] = {}
-        self._tools: dict[str, Answer] = {}
+        self._answers: dict[str, MockAnswer] = {}
+        self._tools: dict[str, MockAnswer] = {}
         super().__init__(plan, state, {}, job=job, steps_per_run=steps_per_run, start=stage.now)
 
     def plays(self) -> "Iterator[Play]":
@@ -234,7 +234,7 @@ class Play(Simulation):
             return self._stage(command, owner)
         if command.at.startswith("~late/"):
             return ActivityDone(now=self.now, at=command.at, result={"sent": self.now})
-        answer = self._answers.pop(command.at, Answer())
+        answer = self._answers.pop(command.at, MockAnswer())
         if command.at.startswith("~undo/"):
             self.stage.note(self.prefix + command.at.removeprefix("~undo/"), f"taken back: {answer.code or 'done'}")
         if answer.code:
@@ -242,7 +242,7 @@ class Play(Simulation):
         return ActivityDone(now=self.now, at=command.at, result=answer.result)
 
     def _stage(self, command: RunActivity, owner: str) -> ActivityDone | ActivityFailed:
-        answer = self._tools.get(owner, Answer())
+        answer = self._tools.get(owner, MockAnswer())
         if command.activity == EXECUTE and answer.code:
             return ActivityFailed(now=self.now, at=command.at, code=answer.code, message=answer.message)
         asks = self.stage.cast.asks(self.prefix + owner)

@@ -157,7 +157,7 @@ class FromRecord(Simulation):
         self._notes[self._number].append(text)
 
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 EDITED = {"edited": True}
 """Stands for arguments that an approver wrote: a replay runs nothing with them."""
 
@@ -190,7 +190,7 @@ class _Replay(FromRecord):
     def play(self) -> Replayed:
         """Go on until the job is over, or the record."""
         try:
-            for _ in range(MOST_STEPS):
+            for _ in range(MAX_STEPS):
                 if self.outcome.over or not self._go_on():
                     break
         except PlanError as error:

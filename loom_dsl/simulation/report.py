@@ -9,8 +9,8 @@ from loom_dsl.simulation.names import aliases
 from loom_dsl.simulation.run import Played, Rehearsal
 from loom_dsl.simulation.scenario import Expected, ExpectedEvent
 
-MOST_SHOWN = 80
-MOST_DIFFERENCES = 5
+MAX_SHOWN = 80
+MAX_DIFFERENCES = 5
 """Differences that are told of one value."""
 
 
@@ -102,8 +102,8 @@ def _list(name: str, expected: list[str], got: list[str]) -> Iterator[str]:
 
 def _values(name: str, expected: Any, got: Any) -> list[str]:
     found = list(_different(name, expected, got))
-    more = [f"{name}: and {len(found) - MOST_DIFFERENCES} more differences"] if len(found) > MOST_DIFFERENCES else []
-    return found[:MOST_DIFFERENCES] + more
+    more = [f"{name}: and {len(found) - MAX_DIFFERENCES} more differences"] if len(found) > MAX_DIFFERENCES else []
+    return found[:MAX_DIFFERENCES] + more
 
 
 def _different(place: str, expected: Any, got: Any) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def failed(rehearsal: Rehearsal) -> list[str]:

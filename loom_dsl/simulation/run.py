@@ -9,13 +9,13 @@ from loom_dsl.graph.nodes import Recurse
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.state import OWNING, MachineState
 from loom_dsl.simulation.coverage import Coverage, Covered, covered
-from loom_dsl.simulation.mocks import Asked, Cast
+from loom_dsl.simulation.mocks import Cast, MockedCall
 from loom_dsl.simulation.names import frame_of
 from loom_dsl.simulation.play import Happening, Outside, Play, Stage
 from loom_dsl.simulation.scenario import Scenario, ScenarioCase, Status
 
 START = 1_700_000_000.0
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Played:
     duration: float
     log: tuple[Happening, ...]
     trace: dict[str, list[str]]
-    asked: tuple[Asked, ...]
+    asked: tuple[MockedCall, ...]
     told: tuple[dict[str, Any], ...]
     waits: tuple[str, ...]
     missing: tuple[str, ...]
@@ -75,14 +75,14 @@ def play_case(
     stage = Stage(Cast(case), start, now=start)
     root = Play(plan, MachineState(input=case.input), stage, steps_per_run=steps_per_run)
     outside = Outside(case, stage, root)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         coming = [one for one in (root.soonest(pick()), outside.soonest()) if one is not None]
         if root.outcome.over or not coming:
             return _played(case, root, outside)
         time, _, _, happen = min(coming, key=lambda one: one[:3])
         stage.now = max(stage.now, time)
         happen()
-    raise PlanError(f"the case {case.name!r} takes over {MOST_STEPS:,} steps; a scenario is played to its end")
+    raise PlanError(f"the case {case.name!r} takes over {MAX_STEPS:,} steps; a scenario is played to its end")
 
 
 def _played(case: ScenarioCase, root: Play, outside: Outside) -> Played:

@@ -6,9 +6,9 @@ from typing import Any
 
 Json = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""
-MOST_NESTING = 100
+MAX_NESTING = 100
 """How deep what others write may be nested, so that everything after it can write it again."""
-_TOO_DEEP = f"the text is nested over {MOST_NESTING} levels deep"
+_TOO_DEEP = f"the text is nested over {MAX_NESTING} levels deep"
 
 
 def canonical_json(value: Json) -> str:
@@ -28,7 +28,7 @@ def read_json(text: str | bytes, **how: Any) -> Json:
         how: Further arguments of `json.loads`.
 
     Raises:
-        ValueError: It is not JSON, or nested more than `MOST_NESTING` deep.
+        ValueError: It is not JSON, or nested more than `MAX_NESTING` deep.
     """
     try:
         value = json.loads(text, **how)
@@ -49,7 +49,7 @@ def read_json_or_text(text: str) -> Any:
 
 def _is_deep(value: Json) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(MOST_NESTING + 1):
+    for _ in range(MAX_NESTING + 1):
         parts = (part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer))
         level = [part for part in parts if isinstance(part, (dict, list))]
         if not level:

@@ -24,9 +24,9 @@ _WIDE = frozenset("\u3002\uff61\u2e32") | {chr(code) for code in range(0xFF01, 0
 """Punctuation and letters of Chinese and Japanese texts, which elsewhere stand for those of ASCII."""
 
 
-MOST_BLANKS, MOST_BLANK_LINES = 40, 3
+MAX_BLANKS, MAX_BLANK_LINES = 40, 3
 """So many of them in a row are shown as they are: what stands behind more could be out of sight."""
-_RUN = re.compile(rf"[ \t]{{{MOST_BLANKS + 1},}}")
+_RUN = re.compile(rf"[ \t]{{{MAX_BLANKS + 1},}}")
 _BLANK = re.compile(r"([+-]?)\s*")
 _LINE_END = re.compile(r"\s*\n\s*")
 
@@ -84,7 +84,7 @@ def gathered(lines: Iterable[str]) -> list[str]:
     shown: list[str] = []
     for blank, group in groupby(lines, key=_mark_of_blank):
         found = [_RUN.sub(lambda run: f"␠×{len(run[0])}", line) for line in group]
-        shown += found if blank is None or len(found) <= MOST_BLANK_LINES else [f"{blank}⏎×{len(found)}"]
+        shown += found if blank is None or len(found) <= MAX_BLANK_LINES else [f"{blank}⏎×{len(found)}"]
     return shown
 
 

@@ -23,7 +23,7 @@ from loom_dsl.text.canonical import canonical_json, read_json
 
 Schema = Mapping[str, Any]
 _DEEPEST = 64
-_LONGEST_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -206,16 +206,16 @@ def _name(path: tuple[str | int, ...]) -> str:
 
 def _show(value: Any) -> str:
     text = canonical_json(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}… ({len(text)} characters)"
 
 
 ADVICE = "Check types and format, then call again."
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 _LAST_COMMA = re.compile(r"\"[^\"\\]*+(?:\\[\s\S][^\"\\]*+)*(?:\"|\\?\Z)|(?<=[\w\"}\]])(\s*,)(?=\s*[}\]])")
 """A text, or (as its group) a comma behind the last item, which can mean only one thing."""
-_MOST_MENDED = 1_000_000
+_MAX_MENDED = 1_000_000
 """Characters."""
-_MOST_REPORTED = 10
+_MAX_REPORTED = 10
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def _read(tool: str, raw: str) -> Any:
     except json.JSONDecodeError as error:
         with contextlib.suppress(ValueError):
             # Looking for commas in a text of many escapes takes thirty times its size for a moment.
-            return _value_of(text if len(text) > _MOST_MENDED else _without_last_commas(text))
+            return _value_of(text if len(text) > _MAX_MENDED else _without_last_commas(text))
         where = f"line {error.lineno}, column {error.colno}, near {text[max(0, error.pos - 30) : error.pos + 30]!r}"
         _refuse(tool, f"the arguments are not valid JSON: {error.msg.removesuffix(' at')} at {where}")
     except ValueError as error:
@@ -347,9 +347,9 @@ def _from_pydantic(schema: Mapping[str, Any], error: ValidationError) -> list[st
 
 
 def _refuse(tool: str, *problems: str) -> NoReturn:
-    shown = list(problems[:_MOST_REPORTED])
-    if len(problems) > _MOST_REPORTED:
-        shown.append(f"and {len(problems) - _MOST_REPORTED} more")
+    shown = list(problems[:_MAX_REPORTED])
+    if len(problems) > _MAX_REPORTED:
+        shown.append(f"and {len(problems) - _MAX_REPORTED} more")
     if len(shown) == 1:
         raise ToolValidationError(f"{tool}: {shown[0]}. {ADVICE}")
     listed = "".join(f"- {problem}\n" for problem in shown)

@@ -12,9 +12,9 @@ from loom_dsl.errors import ApprovalStale, PermissionDenied, ToolUnavailable
 # What a tool may return besides text and JSON values: images for the model to look at.
 
 
-LARGEST_IMAGE = 4 * 1024 * 1024
+MAX_IMAGE = 4 * 1024 * 1024
 """Bytes of an image that a model is given."""
-MOST_IMAGES = 8
+MAX_IMAGES = 8
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -40,8 +40,8 @@ class Image:
             object.__setattr__(self, "media_type", image_type(self.data))
         if not self.media_type.startswith("image/"):
             raise ValueError("these bytes are no PNG, JPEG, GIF or WebP image")
-        if len(self.data) > LARGEST_IMAGE:
-            raise ValueError(f"an image of {len(self.data):,} bytes is too large; at most {LARGEST_IMAGE:,} are given")
+        if len(self.data) > MAX_IMAGE:
+            raise ValueError(f"an image of {len(self.data):,} bytes is too large; at most {MAX_IMAGE:,} are given")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ class ToolOutput:
         if not isinstance(self.text, str) or wrong:
             what = type(wrong[0] if wrong else self.text).__name__
             raise TypeError(f"a ToolOutput takes {'Images' if wrong else 'text'}, and got a {what}")
-        if len(self.images) > MOST_IMAGES:
-            raise ValueError(f"{len(self.images)} images are too many; at most {MOST_IMAGES} are given")
+        if len(self.images) > MAX_IMAGES:
+            raise ValueError(f"{len(self.images)} images are too many; at most {MAX_IMAGES} are given")
 
 
 def image_type(data: bytes) -> str:

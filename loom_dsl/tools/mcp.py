@@ -20,7 +20,7 @@ CONTEXT = "loom context"
 """The keyword under which a tool's function gets the `ToolContext`: no name that a server's arguments can have."""
 _REFERENCE = re.compile(r"mcp__((?:[A-Za-z0-9-]|_(?!_))+)__(\*|[A-Za-z0-9_-]+)")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 64
+_MAX_NAME = 64
 _SCHEMAS = ("allOf", "anyOf", "oneOf")
 
 Invoke = Callable[["Definition", dict[str, Any], Callable[[str], None]], Awaitable[Any]]
@@ -62,8 +62,8 @@ class Definition:
     @property
     def problem(self) -> str:
         """Why it cannot be offered; empty: it can."""
-        if len(self.name) > _LONGEST_NAME:
-            return f"its name {self.name} has over {_LONGEST_NAME} characters"
+        if len(self.name) > _MAX_NAME:
+            return f"its name {self.name} has over {_MAX_NAME} characters"
         if self.parameters.get("type") != "object" or not isinstance(self.parameters.get("properties", {}), dict):
             return "its schema is not that of an object"
         return ""
@@ -111,7 +111,7 @@ def unconnected(reference: str) -> Tool:
 
     name = f"{PREFIX}{server}__{tool}" if tool != "*" else f"{PREFIX}{server}__all"
     schema = {"type": "object", "properties": {}}
-    return Tool(name=name[:_LONGEST_NAME], description="", parameters=schema, function=missing)
+    return Tool(name=name[:_MAX_NAME], description="", parameters=schema, function=missing)
 
 
 def tool_of(definition: Definition, invoke: Invoke, *, trusted: bool, timeout: float) -> Tool:

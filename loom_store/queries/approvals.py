@@ -18,7 +18,7 @@ from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
 from loom_store.tables import approvals, jobs, rules
 
 _ITEM = re.compile(r"\[(\d+)\]")
-MOST_CHANGES = 50
+MAX_CHANGES = 50
 """So many changes of a request are kept besides votes: reminders, escalations."""
 _SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
 _BY_ID = _SELECT.where(approvals.c.id == bindparam("approval"))
@@ -69,7 +69,7 @@ class Approvals(Scope):
         told = {key: value for key, value in change.items() if key != "expires_at"}
         changes = [*body["details"].get("changes", []), told]
         # Votes are as few as people; who has voted is wanted however often all were reminded.
-        older = [index for index, one in enumerate(changes) if one.get("what") != "vote"][:-MOST_CHANGES]
+        older = [index for index, one in enumerate(changes) if one.get("what") != "vote"][:-MAX_CHANGES]
         kept = [one for index, one in enumerate(changes) if index not in older]
         body["details"] = {**body["details"], "changes": kept}
         self._execute(_CHANGE, {"approval": id, "new_body": pack_text(canonical_json(body))})

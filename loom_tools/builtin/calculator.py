@@ -9,15 +9,15 @@ from loom_dsl.errors import ToolError
 from loom_dsl.tools.tool import tool
 
 Number = int | float
-_LONGEST_EXPRESSION = 1000
-_MOST_BITS = 16_000
+_MAX_EXPRESSION = 1000
+_MAX_BITS = 16_000
 """Whole numbers have at most this many bits, about 4,800 digits; what could be larger is not computed."""
-_LARGEST_FACTORIAL = 1000
-_MOST_PLACES = 300
+_MAX_FACTORIAL = 1000
+_MAX_PLACES = 300
 
 
 def _check_bits(bits: float) -> None:
-    if bits > _MOST_BITS:
+    if bits > _MAX_BITS:
         raise ToolError("the result has too many digits; use floating point numbers, such as 2.0 ** 100")
 
 
@@ -37,14 +37,14 @@ def _multiply(left: Number, right: Number) -> Number:
 
 
 def _factorial(number: Number) -> Number:
-    if not isinstance(number, int) or not 0 <= number <= _LARGEST_FACTORIAL:
-        raise ToolError(f"factorial takes whole numbers from 0 to {_LARGEST_FACTORIAL}")
+    if not isinstance(number, int) or not 0 <= number <= _MAX_FACTORIAL:
+        raise ToolError(f"factorial takes whole numbers from 0 to {_MAX_FACTORIAL}")
     return math.factorial(number)
 
 
 def _round(number: Number, digits: Number = 0) -> Number:
-    if not isinstance(digits, int) or abs(digits) > _MOST_PLACES:
-        raise ToolError(f"round takes a whole number of places from -{_MOST_PLACES} to {_MOST_PLACES}")
+    if not isinstance(digits, int) or abs(digits) > _MAX_PLACES:
+        raise ToolError(f"round takes a whole number of places from -{_MAX_PLACES} to {_MAX_PLACES}")
     return round(number, digits)
 
 
@@ -90,8 +90,8 @@ def calculator(expression: str) -> str:
     text = expression.strip()
     if not text:
         raise ToolError("the expression is empty; give one such as (3 + 4) * 2")
-    if len(text) > _LONGEST_EXPRESSION:
-        raise ToolError(f"the expression has {len(text)} characters; give at most {_LONGEST_EXPRESSION}")
+    if len(text) > _MAX_EXPRESSION:
+        raise ToolError(f"the expression has {len(text)} characters; give at most {_MAX_EXPRESSION}")
     try:
         return _write(_evaluate(ast.parse(text, mode="eval").body))
     except SyntaxError as error:

@@ -16,11 +16,11 @@ from loom_tools.sandbox.order import Order
 from loom_tools.sandbox.run import LAUNCHER, Ended, run_confined
 from loom_tools.sandbox.settings import check, mode_of, order_of
 
-LONGEST = 600.0
+MAX_SECONDS = 600.0
 """Seconds that a command may take."""
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash")
 _OUTPUT_OF_STOPPED = 3_000
-_MOST_PLACES = 10
+_MAX_PLACES = 10
 _STOPPED = {
     "output": "it wrote more output than is kept (4 MiB), so it was stopped; write into a file, or filter it",
     "memory": "it was stopped, because it used more memory than a command may",
@@ -65,8 +65,8 @@ def told(ended: Ended, what: str, seconds: float, order: Order | None = None) ->
     notes = [f"{left} {'was' if ended.left == 1 else 'were'} ended"] if ended.left else []
     notes += [f"{name} was removed, because it would lead git elsewhere" for name in ended.removed]
     if order is not None and ended.status and (closed := order.closed()):
-        places = ", ".join(os.path.relpath(path, order.cwd) for path in closed[:_MOST_PLACES])
-        more = ", …" if len(closed) > _MOST_PLACES else ""
+        places = ", ".join(os.path.relpath(path, order.cwd) for path in closed[:_MAX_PLACES])
+        more = ", …" if len(closed) > _MAX_PLACES else ""
         notes.append(f"on this machine a command makes nothing new in {places}{more}, beside what is protected there")
     if ended.stopped:
         shown = cut_middle(ended.output, _OUTPUT_OF_STOPPED)[0]
@@ -89,7 +89,7 @@ def _preview(arguments: Arguments, context: ToolContext) -> str:
 
 @tool(
     risk=Risk.HIGH,
-    timeout=LONGEST + 20,
+    timeout=MAX_SECONDS + 20,
     summarise=lambda arguments: f"$ {arguments.get('command')}",
     preview=_preview,
     is_available=may_run,
@@ -97,7 +97,7 @@ def _preview(arguments: Arguments, context: ToolContext) -> str:
 def execute_bash(
     context: ToolContext,
     command: Annotated[str, Field(min_length=1, max_length=30_000)],
-    timeout: Annotated[float, Field(gt=0, le=LONGEST)] = 120.0,
+    timeout: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 120.0,
     description: Annotated[str, Field(max_length=300)] = "",
 ) -> str:
     """Run a command line with bash in the working directory. Gives what it wrote, to both streams, and its exit status.
@@ -127,7 +127,7 @@ def execute_bash(
 
 SETTING = "LOOM_PYTHON_ALLOW"
 """Variable of the worker: names that code may use although `check_python` finds them, with commas between."""
-_MOST_FINDINGS = 5
+_MAX_FINDINGS = 5
 _RUN = """
 import ast, linecache, sys, traceback
 def run(code):
@@ -166,8 +166,8 @@ def check_code(code: str) -> None:
     found = check_python(code, allowed)
     if not found:
         return
-    words = "; ".join(finding.message for finding in found[:_MOST_FINDINGS])
-    more = f"; and {len(found) - _MOST_FINDINGS} more" if len(found) > _MOST_FINDINGS else ""
+    words = "; ".join(finding.message for finding in found[:_MAX_FINDINGS])
+    more = f"; and {len(found) - _MAX_FINDINGS} more" if len(found) > _MAX_FINDINGS else ""
     if found[0].kind == "syntax":
         raise ToolValidationError(f"the code is no valid Python: {words}. Correct it and call again.")
     raise PermissionDenied(f"the code is not run: {words}{more}")
@@ -180,7 +180,7 @@ def _summary(arguments: Arguments) -> str:
 
 @tool(
     risk=Risk.HIGH,
-    timeout=LONGEST + 20,
+    timeout=MAX_SECONDS + 20,
     summarise=_summary,
     preview=lambda arguments, _: str(arguments["code"]),
     check=lambda arguments: check_code(str(arguments["code"])),
@@ -189,7 +189,7 @@ def _summary(arguments: Arguments) -> str:
 def python_repl(
     context: ToolContext,
     code: Annotated[str, Field(min_length=1, max_length=200_000)],
-    timeout: Annotated[float, Field(gt=0, le=LONGEST)] = 120.0,
+    timeout: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 120.0,
 ) -> str:
     """Run Python code in the working directory. Gives what it printed and, as in a REPL, the last expression's value.
 

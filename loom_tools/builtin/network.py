@@ -193,7 +193,7 @@ def _never(address: str) -> bool:
 # What is sent to a server and what is told of its answer: addresses, headers, redirects, text.
 
 
-LARGEST_BODY = 2 * 1024 * 1024
+MAX_BODY = 2 * 1024 * 1024
 """Bytes of an answer that are read."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -376,7 +376,7 @@ def _body(found: Answered) -> list[str]:
     return [text] if found.whole else [text, f"[only the first {size} were read]"]
 
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 SECONDS = 60.0
 
 
@@ -434,23 +434,23 @@ def network_request(
     data = b"" if body is None else body.encode("utf-8", "replace")
     backend = CheckedBackend(until, context.services.private_hosts)
     with httpcore2.ConnectionPool(network_backend=backend, max_connections=1, retries=0) as pool:
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             context.progress(f"{method} {target.shown}")
             found = _ask(pool, method, target, sent, data, context)
             following = redirect_of(target, method, found)
             if following is None:
                 return answer_text(found, target)
             target = following
-    raise ToolError(f"{url!r} leads from one redirect to the next, more than {MOST_REDIRECTS} times")
+    raise ToolError(f"{url!r} leads from one redirect to the next, more than {MAX_REDIRECTS} times")
 
 
-class Answer:
+class Response:
     """What a server said.
 
     Attributes:
         status: The HTTP status.
         headers: Names in lower case.
-        body: At most `LARGEST_BODY` bytes of it.
+        body: At most `MAX_BODY` bytes of it.
         whole: Whether that is all of it.
     """
 
@@ -465,14 +465,14 @@ def _ask(
     headers: Mapping[str, str],
     body: bytes,
     context: ToolContext,
-) -> Answer:
+) -> Response:
     fields = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
     limits: dict[str, Any] = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0, "pool": 10.0}}
     try:
         with pool.stream(method, target.url, headers=fields, content=body or None, extensions=limits) as response:
             told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             data, whole = _read(response.iter_stream(), context)
-            return Answer(response.status, told, data, whole)
+            return Response(response.status, told, data, whole)
     except httpcore2.TimeoutException as error:
         raise ToolError(f"{target.shown} did not answer in time ({_words(error)})") from error
     except httpcore2.ConnectError as error:
@@ -487,8 +487,8 @@ def _read(pieces: Iterator[bytes], context: ToolContext) -> tuple[bytes, bool]:
         if context.cancelled():
             raise Aborted("the request was given up, because the job was ended")
         data += piece
-        if len(data) > LARGEST_BODY:
-            return bytes(data[:LARGEST_BODY]), False
+        if len(data) > MAX_BODY:
+            return bytes(data[:MAX_BODY]), False
         if len(data) > 100_000:
             context.progress(f"{len(data):,} bytes so far")
     return bytes(data), True

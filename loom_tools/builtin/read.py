@@ -7,9 +7,9 @@ from pydantic import Field
 
 from loom_dsl.errors import ToolError
 from loom_dsl.permissions.paths import normal_path
-from loom_dsl.tools.context import LARGEST_IMAGE, Image, ToolContext, ToolOutput, image_type
+from loom_dsl.tools.context import MAX_IMAGE, Image, ToolContext, ToolOutput, image_type
 from loom_dsl.tools.tool import Arguments, tool
-from loom_tools.builtin.text_file import LARGEST_READ, PAGE, TextFile, describe_size, read_text, readable
+from loom_tools.builtin.text_file import MAX_READ, PAGE, TextFile, describe_size, read_text, readable
 from loom_tools.workspace.workspace import Workspace
 
 Line = Annotated[int, Field(ge=1)]
@@ -45,14 +45,14 @@ def read_file(
         kind = image_type(file.read(16))
         file.seek(0)
         if kind:
-            return _image(path, kind, size, file.read(LARGEST_IMAGE + 1), context)
+            return _image(path, kind, size, file.read(MAX_IMAGE + 1), context)
         found = read_text(path, file)
     if not found.text:
         return f"{path}: the file is empty (0 bytes)"
     lines = found.text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    whole = size <= LARGEST_READ
+    whole = size <= MAX_READ
     if start_line > len(lines):
         raise ToolError(_past_the_end(path, start_line, len(lines), whole))
     wanted = lines[start_line - 1 : None if limit is None else start_line - 1 + limit]
@@ -67,8 +67,8 @@ def _image(path: str, kind: str, size: int, data: bytes, context: ToolContext) -
     what = f"{path!r} is an image ({kind}, {describe_size(size)})"
     if not context.services.images:
         raise ToolError(f"{what}, and your model is not known to take images; there is no text in it to read")
-    if len(data) > LARGEST_IMAGE:
-        raise ToolError(f"{what}; images of at most {describe_size(LARGEST_IMAGE)} can be looked at")
+    if len(data) > MAX_IMAGE:
+        raise ToolError(f"{what}; images of at most {describe_size(MAX_IMAGE)} can be looked at")
     text = f"{path}: an image, {kind}, {describe_size(size)}; it follows"
     return ToolOutput(text=text, images=(Image(data=data, media_type=kind),))
 
@@ -77,7 +77,7 @@ def _past_the_end(path: str, start_line: int, count: int, whole: bool) -> str:
     if whole:
         return f"{path!r} has {count} lines; start_line {start_line} is after its end"
     return (
-        f"line {start_line} of {path!r} is beyond the first {describe_size(LARGEST_READ)} ({count} lines), "
+        f"line {start_line} of {path!r} is beyond the first {describe_size(MAX_READ)} ({count} lines), "
         "which is all that read_file looks at; use grep to find what you need"
     )
 
@@ -117,5 +117,5 @@ def _how_to_go_on(last: int, count: int, whole: bool, cut: int) -> list[str]:
     if last < count:
         said.append(f"[{count - last} more lines; read on with start_line={last + 1}]")
     elif not whole:
-        said.append(f"[the file goes on after its first {describe_size(LARGEST_READ)}; use grep to find what you need]")
+        said.append(f"[the file goes on after its first {describe_size(MAX_READ)}; use grep to find what you need]")
     return ["", *said] if said else []

@@ -218,7 +218,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float, cancelled: Callabl
                     return None
 
 
-LARGEST_SEARCHED = 4 * 1024 * 1024
+MAX_SEARCHED = 4 * 1024 * 1024
 """Bytes; larger files are skipped by grep, and their number is told."""
 SECONDS_PER_FILE = 5.0
 SECONDS_PER_SEARCH = 60.0
@@ -443,11 +443,11 @@ def _load(space: Workspace, search: _Search, name: str) -> bytes | None:
         return None
     try:
         with space.open_read(name) as file:
-            if os.fstat(file.fileno()).st_size > LARGEST_SEARCHED:
+            if os.fstat(file.fileno()).st_size > MAX_SEARCHED:
                 search.large += 1
                 return None
             nothing = search.maybe is not None and name not in search.maybe
-            data = file.read(HEAD if nothing else LARGEST_SEARCHED)
+            data = file.read(HEAD if nothing else MAX_SEARCHED)
             if is_binary(data):
                 search.binary += 1
                 return None
@@ -467,7 +467,7 @@ def _report(search: _Search, pattern: str, path: str) -> str:
         f"{count} {what}"
         for count, what in (
             (search.binary, "binary"),
-            (search.large, f"over {describe_size(LARGEST_SEARCHED)}"),
+            (search.large, f"over {describe_size(MAX_SEARCHED)}"),
             (search.protected, "protected"),
             (search.unreadable, "unreadable"),
         )

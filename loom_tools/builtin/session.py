@@ -10,7 +10,7 @@ from loom_dsl.tools.context import TodoItem, ToolContext, render_todo
 from loom_dsl.tools.tool import tool
 from loom_tools.builtin.text_file import PAGE
 
-_MOST_PLACES = 40
+_MAX_PLACES = 40
 _AROUND = 80
 
 
@@ -46,7 +46,7 @@ def _places(text: str, ref: str, start: int, find: str) -> str:
         raise ToolError("`find` is empty; give the text to look for, or leave it out")
     shown: list[str] = []
     at = text.find(find, start - 1)
-    while at >= 0 and len(shown) < _MOST_PLACES:
+    while at >= 0 and len(shown) < _MAX_PLACES:
         around = text[max(0, at - _AROUND) : at + len(find[:_AROUND]) + _AROUND]
         shown.append(f"{at + 1}: {json.dumps(around, ensure_ascii=False)}")
         at = text.find(find, at + len(find))

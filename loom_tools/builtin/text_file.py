@@ -8,7 +8,7 @@ from loom_dsl.errors import ToolError
 
 PAGE = 9_000
 """Characters of content in one result: below the 10,000 at which a result would be cut in its middle."""
-LARGEST_READ = 8 * 1024 * 1024
+MAX_READ = 8 * 1024 * 1024
 """Bytes of a file that are looked at."""
 HEAD = 8192
 """Bytes by which a binary file is known."""
@@ -53,12 +53,12 @@ class TextFile:
 
 
 def read_text(path: str, file: BinaryIO) -> TextFile:
-    """Read at most `LARGEST_READ` bytes of a file as text.
+    """Read at most `MAX_READ` bytes of a file as text.
 
     Raises:
         ToolError: It is a binary file.
     """
-    return decode(path, file.read(LARGEST_READ))
+    return decode(path, file.read(MAX_READ))
 
 
 def decode(path: str, data: bytes) -> TextFile:

@@ -14,7 +14,7 @@ from loom_dsl.tools.context import Preview, Reconciliation, ToolContext
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.tool import Arguments, tool
 from loom_tools.builtin.read import file_key
-from loom_tools.builtin.text_file import LARGEST_READ, TextFile, decode, describe_size, readable
+from loom_tools.builtin.text_file import MAX_READ, TextFile, decode, describe_size, readable
 from loom_tools.workspace.replace import ABSENT, Expected, FileChanged
 from loom_tools.workspace.workspace import Workspace
 
@@ -58,7 +58,7 @@ def state_at(space: Workspace, path: str) -> FileState:
     try:
         with space.open_read(path) as file:
             as_read = os.fstat(file.fileno())
-            data = file.read(LARGEST_READ)
+            data = file.read(MAX_READ)
             return FileState(state_name(where, data, as_read), as_read, data, as_read.st_size)
     except LoomError as error:
         as_seen = space.stat(path)
@@ -67,7 +67,7 @@ def state_at(space: Workspace, path: str) -> FileState:
 
 def state_name(where: str, data: bytes, as_read: os.stat_result | None = None) -> str:
     """Name the state of a file with this content; of a large one only the beginning is looked at, and its time."""
-    more = _identity(as_read) if as_read is not None and as_read.st_size > LARGEST_READ else ()
+    more = _identity(as_read) if as_read is not None and as_read.st_size > MAX_READ else ()
     return _name(where, hashlib.sha256(data).hexdigest(), *more)
 
 
@@ -133,9 +133,9 @@ def delete_file(context: ToolContext, path: str) -> str:
 # A change of a text file as lines for whoever approves it; line ends show, and so does what only looks like one.
 
 
-LONGEST = 64_000
+MAX_DIFFERENCE = 64_000
 """Characters of a difference that are kept."""
-MOST_COMPARED = 4_000
+MAX_COMPARED = 4_000
 """Lines of a file that are compared with one another; comparing takes quadratic time."""
 NO_END = "\\ No newline at end of file"
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -159,7 +159,7 @@ def difference(path: str, old: str | None, new: str) -> str:
     if old is not None and _is_crlf(old) and _is_crlf(new):  # on both sides, so that it would only be in the way
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     before, after = _LINE.findall(old or ""), _LINE.findall(new)
-    if old and len(before) + len(after) > MOST_COMPARED:
+    if old and len(before) + len(after) > MAX_COMPARED:
         if old == new:
             return ""
         many = f"{name}: {len(before)} lines are replaced by {len(after)} lines; too many to compare here"
@@ -173,7 +173,7 @@ def difference(path: str, old: str | None, new: str) -> str:
 
 def _joined(notes: Iterable[str], lines: Iterable[str]) -> str:
     written = (_shown(line) if line.endswith("\n") else f"{_shown(line)}\n{NO_END}\n" for line in lines)
-    return cut_middle("".join([*(f"{note}\n" for note in notes), *written]).removesuffix("\n"), LONGEST)[0]
+    return cut_middle("".join([*(f"{note}\n" for note in notes), *written]).removesuffix("\n"), MAX_DIFFERENCE)[0]
 
 
 def _shown(text: str) -> str:
@@ -191,7 +191,7 @@ def _is_crlf(text: str) -> bool:
     return "\r\n" in text and text.count("\n") == text.count("\r\n") == text.count("\r")
 
 
-_MOST_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 _WORD = re.compile(r"\w{3,40}")
 
 
@@ -312,12 +312,12 @@ def edit_file(context: ToolContext, path: str, old: str, new: str, replace_all: 
         new: The text to put in its place.
         replace_all: Replace every occurrence.
     """
-    for attempt in range(_MOST_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS):
         try:
             places = _edit(context, path, old, new, replace_all)
             break
         except FileChanged:  # by somebody else, after it was read: what they wrote counts
-            if attempt + 1 == _MOST_ATTEMPTS:
+            if attempt + 1 == _MAX_ATTEMPTS:
                 raise ToolError(f"{path!r} is being changed by somebody else all the time; read it again") from None
     where = ", ".join(map(str, places[:10])) + (", ..." if len(places) > 10 else "")
     return f"Edited {path}: {len(places)} replacement{'' if len(places) == 1 else 's'}, at line {where}"
@@ -340,11 +340,11 @@ def _read_whole(space: Workspace, path: str) -> tuple[TextFile, os.stat_result, 
     with space.open_read(path) as file:
         as_read = os.fstat(file.fileno())
         size = as_read.st_size
-        if size > LARGEST_READ:
+        if size > MAX_READ:
             raise ToolError(
-                f"{path!r} has {describe_size(size)}; edit_file takes files up to {describe_size(LARGEST_READ)}"
+                f"{path!r} has {describe_size(size)}; edit_file takes files up to {describe_size(MAX_READ)}"
             )
-        data = file.read(LARGEST_READ)
+        data = file.read(MAX_READ)
         return decode(path, data), as_read, state_name(space.relative(path), data)
 
 
@@ -390,7 +390,7 @@ def _nearest(text: str, old: str) -> str:
         if stripped[start] == wanted[0] and stripped[start : start + len(wanted)] == wanted:
             return _show("It differs only in white space from", lines, range(start, start + len(wanted)))
     first = max(wanted, key=len, default="")[:200]
-    candidates = [line[:200] for line in stripped[:MOST_COMPARED]]
+    candidates = [line[:200] for line in stripped[:MAX_COMPARED]]
     close = difflib.get_close_matches(first, dict.fromkeys(candidates), 3, 0.6)
     numbers = sorted(candidates.index(line) for line in close) or _with_like_words(candidates, first)
     if not numbers:

@@ -20,7 +20,7 @@ from loom_dsl.tools.context import Reconciliation, ToolContext
 from loom_dsl.tools.hooks import HookAnswer
 
 LENGTH = struct.Struct(">Q")
-LONGEST_TEXT = 100_000
+MAX_TEXT = 100_000
 """Characters of an exception's text."""
 Message = tuple[Any, ...]
 
@@ -91,7 +91,7 @@ class RaisedThere:
         loom = next((each.__name__ for each in type(error).__mro__ if getattr(errors, each.__name__, None) is each), "")
         found = {name: getattr(error, name, None) for name in ("code", "retryable", "recoverable")}
         marks = {name: value for name, value in found.items() if isinstance(value, str | bool)}
-        return cls(type(error).__name__, str(text)[:LONGEST_TEXT], loom, marks, isinstance(error, Exception))
+        return cls(type(error).__name__, str(text)[:MAX_TEXT], loom, marks, isinstance(error, Exception))
 
     def error(self) -> BaseException:
         """Give an exception that says the same."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from loom_dsl.errors import ToolError, ToolUnavailable
 from loom_dsl.text.redaction import redact
-from loom_dsl.tools.context import MOST_IMAGES, Image, ToolOutput
+from loom_dsl.tools.context import MAX_IMAGES, Image, ToolOutput
 from loom_dsl.tools.mcp import Definition, McpServer, with_secrets
 from loom_tools.running import describe
 from loom_tools.secrets import AllowedSecrets
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 """A server that takes longer to start is given up."""
-MOST_TOOLS = 500
+MAX_TOOLS = 500
 """Of one server."""
-_MOST_SAID = 2_000
+_MAX_SAID = 2_000
 _LAST_WORDS = 1.0
 """Seconds to read what an ended server said last. A process that it left behind may keep its standard error open."""
 _GUARD = Path(__file__).with_name("guard.py")
@@ -92,7 +92,7 @@ class Connection:
 
     def why(self, problem: str) -> str:
         """Say what is wrong, with what the server itself said last."""
-        said = " | ".join(line for line in self._said if line.strip())[-_MOST_SAID:]
+        said = " | ".join(line for line in self._said if line.strip())[-_MAX_SAID:]
         more = "".join(f"; {text}" for text in (self._garbage, f"it said: {said}" if said else "") if text)
         return redact(f"the MCP server {self._name} {problem}{more}", self._secrets.values)
 
@@ -161,7 +161,7 @@ class Connection:
 
         def listen() -> None:
             with os.fdopen(reading, errors="replace") as lines:
-                while line := lines.readline(_MOST_SAID):
+                while line := lines.readline(_MAX_SAID):
                     self._said.append(line.strip())
 
         self._listener = threading.Thread(target=listen, name="loom-mcp-stderr", daemon=True)
@@ -188,12 +188,12 @@ async def definitions(client: "Client", server: str) -> tuple[list[Definition], 
         for tool in page.tools:
             made = _definition(server, tool)
             problem = made.problem or _schema_problem(made) or ("another has its name" if made.name in found else "")
-            if problem or len(found) >= MOST_TOOLS:
-                left_out.append(f"{tool.name[:80]}: {problem or f'the server has over {MOST_TOOLS} tools'}")
+            if problem or len(found) >= MAX_TOOLS:
+                left_out.append(f"{tool.name[:80]}: {problem or f'the server has over {MAX_TOOLS} tools'}")
             else:
                 found[made.name] = made
         cursor = page.next_cursor
-        if not cursor or len(left_out) >= MOST_TOOLS:
+        if not cursor or len(left_out) >= MAX_TOOLS:
             return list(found.values()), left_out
 
 
@@ -238,7 +238,7 @@ def output_of(server: str, result: Any) -> ToolOutput:
     images: list[Image] = []
     for block in result.content:
         read = _block(block)
-        if isinstance(read, Image) and len(images) < MOST_IMAGES:
+        if isinstance(read, Image) and len(images) < MAX_IMAGES:
             images.append(read)
         elif isinstance(read, Image):
             texts.append(f"(one more image, {len(read.data):,} bytes, not shown)")

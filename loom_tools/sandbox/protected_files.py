@@ -16,9 +16,9 @@ from loom_tools.workspace.protected import is_secret
 # What a repository's settings name: other settings, directories of hooks, and programs that git runs by itself.
 
 
-LARGEST = 1 << 20
+MAX_SETTINGS = 1 << 20
 """Bytes of a file of settings; git's own are a few thousand."""
-MOST_FILES = 100
+MAX_FILES = 100
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?", re.DOTALL)
 _PROGRAM = re.compile(
@@ -59,7 +59,7 @@ def named_by(files: list[str], top: str) -> Named:
     """
     waiting, seen, more = list(files), set[str](), list[str]()
     hooks, programs, worktree = list[str](), list[str](), ""
-    while waiting and len(seen) < MOST_FILES:
+    while waiting and len(seen) < MAX_FILES:
         file = waiting.pop()
         if file in seen:
             continue
@@ -112,7 +112,7 @@ def _words(value: str) -> list[str]:
 def _text(file: str) -> str:
     try:
         with open(file, "rb") as opened:
-            return opened.read(LARGEST).decode("utf-8", "surrogateescape")
+            return opened.read(MAX_SETTINGS).decode("utf-8", "surrogateescape")
     except (OSError, ValueError):
         return ""
 
@@ -149,9 +149,9 @@ def _value(text: str) -> str:
     return out.strip()
 
 
-MOST = 1_000_000
+MAX_ENTRIES = 1_000_000
 """Files and directories that are looked at."""
-MOST_HIDDEN = 1_000
+MAX_HIDDEN = 1_000
 _MODULES = "modules"
 _DECIDE = ("hooks", "config")
 """In a repository: what git runs by itself, and settings, which name programs that it runs."""
@@ -161,7 +161,7 @@ _REDIRECT = ("config.worktree", "commondir")
 """Files that an ordinary repository does not have, and that would let git read hooks and settings elsewhere."""
 _PUBLIC = re.compile(rb"CERTIFICATE|TRUSTED CERTIFICATE|X509 CRL|PUBLIC KEY|RSA PUBLIC KEY|DH PARAMETERS")
 _BEGINS = re.compile(rb"-----BEGIN ([^-\n]*)-----")
-_LARGEST_PEM = 4 << 20
+_MAX_PEM = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +194,10 @@ class _Found:
     absent: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     repositories: set[str] = field(default_factory=set)
-    left: int = MOST
+    left: int = MAX_ENTRIES
 
 
-def protected_in(root: str, shown: Callable[[str], bool] = lambda _: False, most: int = MOST) -> Protected:
+def protected_in(root: str, shown: Callable[[str], bool] = lambda _: False, most: int = MAX_ENTRIES) -> Protected:
     """Look through a working directory.
 
     Args:
@@ -225,8 +225,8 @@ def protected_in(root: str, shown: Callable[[str], bool] = lambda _: False, most
                 waiting.append(entry.path)
             elif _is_hidden(found, entry):
                 _hide(found, entry.path)
-        if found.left < 0 or len(found.hidden) > MOST_HIDDEN:
-            what = f"{most} files" if found.left < 0 else f"{MOST_HIDDEN} files that look like keys"
+        if found.left < 0 or len(found.hidden) > MAX_HIDDEN:
+            what = f"{most} files" if found.left < 0 else f"{MAX_HIDDEN} files that look like keys"
             raise ToolError(
                 f"no command runs here: the working directory {root} holds more than {what}, too many to protect; "
                 "use a smaller directory for the job"
@@ -416,8 +416,8 @@ def _is_public(path: str) -> bool:
     """Whether a file holds certificates and the like only: a list of those is in many packages."""
     try:
         with open(path, "rb") as file:
-            text = file.read(_LARGEST_PEM + 1)
+            text = file.read(_MAX_PEM + 1)
     except OSError:
         return False
     parts = _BEGINS.findall(text)
-    return bool(parts) and len(text) <= _LARGEST_PEM and all(_PUBLIC.fullmatch(part) for part in parts)
+    return bool(parts) and len(text) <= _MAX_PEM and all(_PUBLIC.fullmatch(part) for part in parts)

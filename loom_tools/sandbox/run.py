@@ -20,11 +20,11 @@ from pathlib import Path
 from loom_dsl.errors import ToolError, ToolUnavailable
 from loom_tools.sandbox.order import Means, Order
 
-MOST_OUTPUT = 4 << 20
+MAX_OUTPUT = 4 << 20
 """Bytes of output after which a command is stopped."""
 EVERY = 0.3
 """Seconds between two pieces of output that watchers are told."""
-LONGEST_PIECE = 1_900
+MAX_PIECE = 1_900
 _LOOK = 0.05
 _PATIENCE = 15.0
 _REST = 2.0
@@ -137,7 +137,7 @@ def run_confined(
     given: bytes = b"",
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[str], None] = lambda _: None,
-    most_output: int = MOST_OUTPUT,
+    most_output: int = MAX_OUTPUT,
 ) -> Ended:
     """Run a command to its end.
 
@@ -293,4 +293,4 @@ class _Teller:
         text, self._waiting = self._waiting[:end], self._waiting[end:]
         self._last = self._begun = time.monotonic()
         if text:
-            self._progress(text if len(text) <= LONGEST_PIECE else f"[...]{text[-LONGEST_PIECE:]}")
+            self._progress(text if len(text) <= MAX_PIECE else f"[...]{text[-MAX_PIECE:]}")

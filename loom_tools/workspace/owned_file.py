@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loom_dsl.errors import ConfigurationError
 
-LARGEST_FILE = 1024 * 1024
+MAX_FILE = 1024 * 1024
 
 
 def read_lines(path: Path, named: str, mode: str) -> list[tuple[int, bytes]]:
@@ -24,8 +24,8 @@ def read_lines(path: Path, named: str, mode: str) -> list[tuple[int, bytes]]:
     if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigurationError(f"others may write {where}; say `chmod {mode} {path}`")
     with path.open("rb") as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
+        text = file.read(MAX_FILE + 1)
+    if len(text) > MAX_FILE:
         raise ConfigurationError(f"{where} is larger than 1 MiB")
     return [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 

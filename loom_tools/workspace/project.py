@@ -21,10 +21,10 @@ from loom_tools.workspace.workspace import Workspace
 # start, also for its status. So whether files are changed is not told; a job's own work would make it wrong at once.
 
 
-LARGEST_REFS = 8 * 1024 * 1024
+MAX_REFS = 8 * 1024 * 1024
 """Bytes of the file of packed references that are looked through."""
-LARGEST_LINE = 4_096
-LONGEST_BRANCH = 200
+MAX_LINE = 4_096
+MAX_BRANCH = 200
 _BRANCH = "ref: refs/heads/"
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _UNDER_WAY = {
@@ -81,19 +81,19 @@ def _directories(place: Path) -> tuple[Path, Path] | None:
 
 
 def _is_branch(name: str) -> bool:
-    plain = name.isprintable() and " " not in name and "//" not in name and len(name) <= LONGEST_BRANCH
+    plain = name.isprintable() and " " not in name and "//" not in name and len(name) <= MAX_BRANCH
     return bool(name) and plain and not any(part.startswith(".") or part == "" for part in name.split("/"))
 
 
 def _commit_of(shared: Path, branch: str) -> str:
     if loose := _line(shared, f"refs/heads/{branch}"):
         return loose
-    lines = _read(shared, "packed-refs", LARGEST_REFS).splitlines()
+    lines = _read(shared, "packed-refs", MAX_REFS).splitlines()
     return next((line[: -len(branch) - 12] for line in lines if line.endswith(f" refs/heads/{branch}")), "")
 
 
 def _line(directory: Path, name: str) -> str:
-    return _read(directory, name, LARGEST_LINE).strip()
+    return _read(directory, name, MAX_LINE).strip()
 
 
 def _read(directory: Path, name: str, most: int) -> str:
@@ -121,9 +121,9 @@ def _read(directory: Path, name: str, most: int) -> str:
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
 """Files of a project that tell an agent how to work in it."""
-LARGEST_INSTRUCTIONS = 32 * 1024
+MAX_INSTRUCTIONS = 32 * 1024
 """Bytes of one such file that are used."""
-LARGEST_GIT = 2_000
+MAX_GIT = 2_000
 """Characters of what is told of version control."""
 
 
@@ -146,7 +146,7 @@ def project_context(place: Path, given: ExecutionContext | None = None) -> str:
 
 def _git_text(git: Mapping[str, JsonValue]) -> str:
     lines = (f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in git.items())
-    return "\n".join(["Version control when the job started (git):", *lines])[:LARGEST_GIT]
+    return "\n".join(["Version control when the job started (git):", *lines])[:MAX_GIT]
 
 
 def _instruction_files(place: Path) -> dict[str, str]:
@@ -159,6 +159,6 @@ def _instruction_files(place: Path) -> dict[str, str]:
 def _instructions(workspace: Workspace, name: str) -> str:
     try:
         with workspace.open_read(name) as file:
-            return file.read(LARGEST_INSTRUCTIONS).decode("utf-8", "replace").strip()
+            return file.read(MAX_INSTRUCTIONS).decode("utf-8", "replace").strip()
     except (LoomError, OSError):
         return ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_cli.render.timeline import Timeline
 from loom_dsl.observe.events import decode
 from tests.cli.screen import Screen
@@ -25,7 +25,7 @@ LOOKS = [
 def seen(events: list[dict[str, Any]], turns: bool, **options: Any) -> list[str]:
     """The lines that a person sees."""
     stream, columns = io.StringIO(), options.pop("columns")
-    timeline = Timeline(Paper(stream, columns=lambda: columns, **options), turns=turns, now=lambda: 0.0)
+    timeline = Timeline(Terminal(stream, columns=lambda: columns, **options), turns=turns, now=lambda: 0.0)
     for offset, raw in enumerate(events, 1):
         timeline.feed(decode("job-1", offset, {"n": 0, **raw}))
     timeline.interrupt()

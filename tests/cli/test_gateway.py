@@ -17,7 +17,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from loom_gateway.links import Link, sign
-from loom_gateway.server import MOST_AT_ONCE
+from loom_gateway.server import MAX_AT_ONCE
 from tests.cli.conftest import House
 from tests.cli.door import KEY, Door, opened_door
 from tests.support.signing import key_of
@@ -345,7 +345,7 @@ def test_a_huge_body_is_refused_before_it_is_read(door: Door) -> None:
 def test_more_requests_at_once_than_it_takes_are_told_to_come_again(door: Door) -> None:
     host, _, port = door.url.removeprefix("http://").partition(":")
     with ExitStack() as stack:
-        for _ in range(MOST_AT_ONCE + 1):
+        for _ in range(MAX_AT_ONCE + 1):
             stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
         refused = until(lambda: answered(door, 503))
         assert refused

@@ -9,7 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from loom_cli.commands.serve.log import OncePerCause
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_cli.render.text import result_text
 from loom_cli.render.timeline import Timeline
 from loom_dsl.agent.run import GraphResult
@@ -28,7 +28,7 @@ def end(node: str, at: float = 1.5, outcome: str = "done", **more: Any) -> dict[
 
 def timeline_of(events: list[dict[str, Any]], **options: Any) -> tuple[Timeline, io.StringIO]:
     stream, columns = io.StringIO(), options.pop("columns", 80)
-    timeline = Timeline(Paper(stream, columns=lambda: columns, **options), turns=False, now=lambda: 0.0)
+    timeline = Timeline(Terminal(stream, columns=lambda: columns, **options), turns=False, now=lambda: 0.0)
     for offset, raw in enumerate(events, 1):
         timeline.feed(decode("job-1", offset, raw))
     return timeline, stream
@@ -147,7 +147,7 @@ def test_a_result_is_printed_unwrapped_and_can_be_read_back() -> None:
     value = {"text": "word " * 60, "é": ["ü", "\x1b[31m\u202e"]}
     stream = io.StringIO()
     result = GraphResult.model_validate({"job": "j", "status": "completed", "result": value})
-    Timeline(Paper(stream), turns=False).end(result, 2.0)
+    Timeline(Terminal(stream), turns=False).end(result, 2.0)
     head, _, written = stream.getvalue().partition("{")
     assert head == "✓ done\n  2.0 s\n"
     assert json.loads("{" + written) == value

@@ -10,7 +10,7 @@ import pytest
 
 from loom_cli.commands.show.recursion import profile_lines
 from loom_cli.render.reports import draw_tree
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_dsl.agent.turn import turn_id
 from tests.cli.conftest import House
 
@@ -129,7 +129,7 @@ def job(name: str, *turns: dict[str, Any], children: tuple[dict[str, Any], ...] 
 
 def drawn(tree: dict[str, Any], columns: int = 80, *, fancy: bool = True) -> str:
     stream = io.StringIO()
-    draw_tree(Paper(stream, columns=lambda: columns, fancy=fancy), tree)
+    draw_tree(Terminal(stream, columns=lambda: columns, fancy=fancy), tree)
     return stream.getvalue()
 
 

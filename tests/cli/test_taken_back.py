@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loom_cli.commands.show.tables import show_job
-from loom_cli.render.terminal import paper_for
+from loom_cli.render.terminal import terminal_for
 from loom_cli.render.timeline import Timeline
 from loom_dsl.observe.events import decode
 
@@ -25,7 +25,7 @@ SUMMARY: dict[str, Any] = {
 
 def test_a_watcher_reads_what_could_not_be_undone() -> None:
     stream = io.StringIO()
-    timeline = Timeline(paper_for(stream))
+    timeline = Timeline(terminal_for(stream))
     for offset, row in enumerate(UNDONE, 1):
         timeline.feed(decode("j", offset, {"t": "compensated", "n": 0, **row}))
     timeline.interrupt()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_cli.render.terminal import Flow, Paper, cells, paper_for
+from loom_cli.render.terminal import Terminal, WordWrap, cells, terminal_for
 from loom_cli.render.timeline import Timeline, ToolCall
 from loom_dsl.agent.run import ErrorInfo, RunResult, RunUsage
 from loom_dsl.observe.events import decode
@@ -88,7 +88,9 @@ def preview(request: Mapping[str, Any]) -> str:
 def shown(events: list[dict[str, Any]], *, columns: int = 80, **options: Any) -> str:
     """What is written for the events, and for nothing else."""
     stream = io.StringIO()
-    timeline = Timeline(Paper(stream, columns=lambda: columns, **options), call=call, preview=preview, now=lambda: 0.0)
+    timeline = Timeline(
+        Terminal(stream, columns=lambda: columns, **options), call=call, preview=preview, now=lambda: 0.0
+    )
     for offset, raw in enumerate(events, 1):
         timeline.feed(decode("job-1", offset, raw))
     timeline.interrupt()
@@ -98,7 +100,9 @@ def shown(events: list[dict[str, Any]], *, columns: int = 80, **options: Any) ->
 def whole(**options: Any) -> str:
     stream = io.StringIO()
     columns = options.pop("columns", 80)
-    timeline = Timeline(Paper(stream, columns=lambda: columns, **options), call=call, preview=preview, now=lambda: 0.0)
+    timeline = Timeline(
+        Terminal(stream, columns=lambda: columns, **options), call=call, preview=preview, now=lambda: 0.0
+    )
     timeline.begin({"job": "job-1", "agent": "scribe", "workdir": "/home/ann/project", "task": "look\naround"})
     for offset, raw in enumerate(RECORDED, 1):
         timeline.feed(decode("job-1", offset, raw))
@@ -118,7 +122,7 @@ def test_at_200_columns_nothing_is_wrapped() -> None:
 
 def test_changes_of_state_are_told_to_who_asks() -> None:
     stream = io.StringIO()
-    timeline = Timeline(Paper(stream), states=True)
+    timeline = Timeline(Terminal(stream), states=True)
     timeline.feed(decode("j", 1, {"t": "state", "n": 0, "from": "tool_running", "state": "awaiting_human"}))
     assert stream.getvalue() == "● turn 1\n│ · tool_running -> awaiting_human\n"
 
@@ -141,7 +145,7 @@ def test_a_plain_terminal_gets_ascii() -> None:
 
 def test_streamed_text_appears_word_by_word() -> None:
     stream = io.StringIO()
-    flow = Flow(Paper(stream), "| ")
+    flow = WordWrap(Terminal(stream), "| ")
     flow.add("one two thr")
     assert stream.getvalue() == "| one two"
     flow.add("ee")
@@ -237,7 +241,7 @@ def test_the_whole_answer_adds_what_was_not_streamed(seen: list[str], lines: lis
 def test_why_nothing_happens_passes_at_a_terminal_and_is_told_once_in_a_pipe() -> None:
     for live, expected in ((True, "● turn 1\n│ ┊ one two"), (False, "● turn 1\n│ (waiting: no worker)\n│ ┊ one two")):
         stream = io.StringIO()
-        timeline = Timeline(Paper(stream, live=live))
+        timeline = Timeline(Terminal(stream, live=live))
         timeline.feed(decode("j", 1, {"t": "iteration_start", "n": 0}))
         timeline.waiting("no worker")
         timeline.waiting("no worker")
@@ -276,7 +280,7 @@ def test_a_compression_says_how_much_is_left_on_one_line() -> None:
 def test_a_failure_says_why() -> None:
     stream = io.StringIO()
     error = ErrorInfo(code="max_iterations", message="the limit\nwas \x1b[2Jreached")
-    Timeline(Paper(stream)).end(RunResult(session_id="s", run_id="j", status="failed", error=error))
+    Timeline(Terminal(stream)).end(RunResult(session_id="s", run_id="j", status="failed", error=error))
     assert stream.getvalue().startswith("✗ failed: max_iterations: the limit was \\x1b[2Jreached\n")
 
 
@@ -307,6 +311,6 @@ class Pretended(io.StringIO):
     ],
 )
 def test_a_stream_gets_what_it_can_show(stream: Pretended, env: dict[str, str], expected: tuple[bool, ...]) -> None:
-    paper = paper_for(stream, {**env, "COLUMNS": "132"})
+    paper = terminal_for(stream, {**env, "COLUMNS": "132"})
     assert (paper.colour, paper.live, paper.fancy) == expected
     assert paper.columns() == 132

@@ -12,7 +12,7 @@ import pytest
 from loom_cli.app import run
 from loom_cli.commands.approve.approve import done_line
 from loom_cli.render.approvals import FOLLOWING, decided_line, preview_lines, waiting_lines
-from loom_cli.render.terminal import Paper, cells
+from loom_cli.render.terminal import Terminal, cells
 from loom_dsl.observe.events import decode
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.rows import ApprovalRow
@@ -100,7 +100,7 @@ def test_no_part_of_a_wrapped_line_begins_where_a_line_of_looms_or_a_sign_of_a_d
     columns: int, text: str
 ) -> None:
     stream = io.StringIO()
-    paper = Paper(stream, columns=lambda: columns)
+    paper = Terminal(stream, columns=lambda: columns)
     for line, style in preview_lines(f"{text}\n+next"):
         paper.line(line, style, follow=FOLLOWING)
     lines = stream.getvalue().splitlines()

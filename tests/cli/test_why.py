@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_cli.commands.serve.log import OneLine
-from loom_cli.required_action import Facts, Pending, reason, stands_still, wanted
+from loom_cli.required_action import Facts, Pending, reason, required_action, stands_still
 from loom_dsl.text.printable import clock
 
 NOW = 1_000_000.0
@@ -177,7 +177,7 @@ ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
     ],
 )
 def test_what_a_person_has_to_do_is_told_and_nothing_where_nobody_has_to(known: Facts, expected: str) -> None:
-    assert wanted(known, NOW) == expected
+    assert required_action(known, NOW) == expected
 
 
 QUIET = facts(worker=True, halted=[HALTED])

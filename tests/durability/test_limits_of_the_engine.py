@@ -113,7 +113,7 @@ async def test_a_graph_that_only_waits_for_times_goes_on_in_another_run(
     house: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = await house(STEPS)
-    monkeypatch.setattr("workflows.graph.MOST_EVENTS", 40)
+    monkeypatch.setattr("workflows.graph.MAX_EVENTS", 40)
     text = """
 loom: 1
 kind: graph

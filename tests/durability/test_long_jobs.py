@@ -15,7 +15,7 @@ from tests.support.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.server
 
-MOST_EVENTS, MOST_BYTES, MOST_STATE = 200, 200 * 1024, 16 * 1024
+MAX_EVENTS, MAX_BYTES, MAX_STATE = 200, 200 * 1024, 16 * 1024
 GROWTH = 24 * 1024 * 1024
 """Bytes that a worker may grow by after its first turns: caches that are bounded, and what the allocator keeps."""
 
@@ -70,9 +70,9 @@ async def test_a_turn_costs_the_same_however_many_came_before(house: Opener, tur
     assert found.usage["model_calls"] == turns + 1
     assert len(runs) == turns + 1
     assert len(await events(job)) > turns
-    assert counted < MOST_EVENTS
-    assert heavy < MOST_BYTES
-    assert state < MOST_STATE
+    assert counted < MAX_EVENTS
+    assert heavy < MAX_BYTES
+    assert state < MAX_STATE
     assert late - early < GROWTH
     # Medians, for on a busy machine one turn or another has a task that was handed out twice.
     early_turn, late_turn = (
@@ -89,4 +89,4 @@ async def test_a_long_answer_comes_whole(house: Opener) -> None:
     assert len(result.answer) == 100_000
     assert result.final_message == {"role": "assistant", "content": result.answer}
     (history,) = await histories(opened.loom.client, job.id)
-    assert weight(history)[1] < MOST_BYTES
+    assert weight(history)[1] < MAX_BYTES

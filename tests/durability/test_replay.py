@@ -58,7 +58,7 @@ async def test_a_history_from_before_commands_were_sent_in_parts_replays(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that commanded more than one task carries, and had no timer between, goes on without one."""
-    monkeypatch.setattr("workflows.activities.MOST_COMMANDED", 1)
+    monkeypatch.setattr("workflows.activities.MAX_COMMANDED", 1)
     with Store.open(tmp_path / "loom.db") as store:
         await keep_plan(store, name)
         # The sandbox would read the module again, with the number that it has.

@@ -26,7 +26,7 @@ NIGHTLY = pytest.mark.nightly
 @asynccontextmanager
 async def worker(house: House, monkeypatch: pytest.MonkeyPatch, most_events: int) -> AsyncIterator[None]:
     """A worker whose runs end at fewer events than usual, so that many of them are seen in little time."""
-    monkeypatch.setattr("workflows.graph.MOST_EVENTS", most_events)
+    monkeypatch.setattr("workflows.graph.MAX_EVENTS", most_events)
     # The sandbox would read the module again, with the number that it has.
     async with (
         Runtime(house.loom.store, ToolRegistry.load(modules=list(MODULES)), house.folder) as runtime,

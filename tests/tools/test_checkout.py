@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.agent.turn import ExecutionContext
-from loom_tools.workspace.project import LARGEST_GIT, git_context, project_context
+from loom_tools.workspace.project import MAX_GIT, git_context, project_context
 
 AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 COMMIT = "0123456789" * 4
@@ -196,5 +196,5 @@ def test_what_the_caller_says_stands_in_place_of_what_is_found_and_has_an_end(tm
     told = project_context(tmp_path, ExecutionContext.for_job("j", str(tmp_path), **own))
     assert told.endswith("\n\nHOUSE.md:\nUse spaces.")
     assert "tabs" not in told
-    own = {"git_context": {"log": "x" * 3 * LARGEST_GIT}, "project_context": {"A": ""}}
-    assert len(project_context(tmp_path, ExecutionContext.for_job("j", str(tmp_path), **own))) < LARGEST_GIT + 10
+    own = {"git_context": {"log": "x" * 3 * MAX_GIT}, "project_context": {"A": ""}}
+    assert len(project_context(tmp_path, ExecutionContext.for_job("j", str(tmp_path), **own))) < MAX_GIT + 10

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loom_dsl.errors import PermissionDenied, ToolError, ToolValidationError
 from loom_dsl.tools.context import ToolContext
 from loom_tools.builtin import BUILTIN_TOOLS
-from loom_tools.builtin.text_file import LARGEST_READ, PAGE
+from loom_tools.builtin.text_file import MAX_READ, PAGE
 from tests.tools.conftest import Call
 
 TOOLS = {made.name: made for made in BUILTIN_TOOLS}
@@ -54,14 +54,14 @@ def test_a_line_longer_than_a_page_is_cut_and_told(call: Call, tmp_path: Path) -
 
 def test_only_the_beginning_of_a_huge_file_is_looked_at(call: Call, tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
-        file.write(b"abcdefg\n" * (LARGEST_READ // 8))
-        file.truncate(LARGEST_READ * 1000)
-    assert f"lines 1-1 of more than {LARGEST_READ // 8}, 8.4 GB" not in call("read_file", path="huge", limit=1)
-    assert f"lines 1-1 of more than {LARGEST_READ // 8}, 8388.6 MB" in call("read_file", path="huge", limit=1)
-    last = call("read_file", path="huge", start_line=LARGEST_READ // 8)
+        file.write(b"abcdefg\n" * (MAX_READ // 8))
+        file.truncate(MAX_READ * 1000)
+    assert f"lines 1-1 of more than {MAX_READ // 8}, 8.4 GB" not in call("read_file", path="huge", limit=1)
+    assert f"lines 1-1 of more than {MAX_READ // 8}, 8388.6 MB" in call("read_file", path="huge", limit=1)
+    last = call("read_file", path="huge", start_line=MAX_READ // 8)
     assert "the file goes on after its first 8388.6 KB" in last
     with pytest.raises(ToolError, match="all that read_file looks at; use grep"):
-        call("read_file", path="huge", start_line=LARGEST_READ // 8 + 1)
+        call("read_file", path="huge", start_line=MAX_READ // 8 + 1)
 
 
 @pytest.mark.parametrize(

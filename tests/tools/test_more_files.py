@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import LoomError, PermissionDenied, ToolError
-from loom_dsl.tools.context import LARGEST_IMAGE, Image, ToolContext, ToolOutput, ToolServices, image_type
+from loom_dsl.tools.context import MAX_IMAGE, Image, ToolContext, ToolOutput, ToolServices, image_type
 from loom_dsl.tools.tool import validate_arguments
 from loom_tools.builtin.write import edit_file
 from loom_tools.registry import ToolRegistry
@@ -196,7 +196,7 @@ def test_an_image_is_given_to_look_at_where_the_model_can(call: Call, tmp_path: 
     blind = ToolRegistry.load().resolve("read_file")
     with pytest.raises(ToolError, match="not known to take images"):
         blind(path="dot.png", context=ToolContext(working_dir=tmp_path))
-    (tmp_path / "large.png").write_bytes(png() + bytes(LARGEST_IMAGE))
+    (tmp_path / "large.png").write_bytes(png() + bytes(MAX_IMAGE))
     with pytest.raises(ToolError, match="at most"):
         call("read_file", path="large.png")
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from loom_tools.workspace.project import LARGEST_INSTRUCTIONS, project_context
+from loom_tools.workspace.project import MAX_INSTRUCTIONS, project_context
 
 
 def test_the_instruction_files_of_a_project_are_told_under_their_names(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("use tabs\n")
     (tmp_path / "CLAUDE.md").symlink_to("AGENTS.md")
     assert project_context(tmp_path) == "AGENTS.md:\nuse tabs\n\nCLAUDE.md:\nuse tabs"
-    (tmp_path / "AGENTS.md").write_text("x" * 2 * LARGEST_INSTRUCTIONS)
-    assert len(project_context(tmp_path)) < 2 * LARGEST_INSTRUCTIONS + 100
+    (tmp_path / "AGENTS.md").write_text("x" * 2 * MAX_INSTRUCTIONS)
+    assert len(project_context(tmp_path)) < 2 * MAX_INSTRUCTIONS + 100
 
 
 @pytest.mark.parametrize("kind", ["absent", "link out", "link to a key", "pipe", "directory", "no such project"])

@@ -12,7 +12,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.jobs import local_batch
-from activities.jobs.local_batch import Stretch
+from activities.jobs.local_batch import LocalBatch
 from activities.lifecycle.attempts import Steps
 from activities.lifecycle.deaths import DEATH_RULES
 from loom_dsl.errors import ModelUnavailable, StoreLocked, ToolError
@@ -93,7 +93,7 @@ class Beginning:
         secrets = {"KEY": "hunter2hunter2"}
         steps = Steps(store, secrets, DEATH_RULES)
         runtime: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets, steps=steps)
-        return await ActivityEnvironment().run(Stretch(runtime, found).run, self.argument)
+        return await ActivityEnvironment().run(LocalBatch(runtime, found).run, self.argument)
 
 
 def told(outcomes: list[list[Any]]) -> list[list[Any]]:
@@ -129,7 +129,7 @@ async def test_what_another_attempt_may_mend_is_left_to_the_workflow(error: Exce
 
 async def test_what_takes_too_long_is_ended_and_told_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = asyncio.Event()
-    monkeypatch.setattr(local_batch, "LONGEST", 0.5)
+    monkeypatch.setattr(local_batch, "MAX_SECONDS", 0.5)
 
     async def slow(argument: dict[str, Any]) -> None:
         try:
@@ -149,7 +149,7 @@ async def test_late_in_a_stretch_nothing_more_is_started(monkeypatch: pytest.Mon
 
 async def test_what_is_too_much_for_one_marker_of_the_history_is_left_to_run_remotely() -> None:
     async def large(argument: dict[str, Any]) -> str:
-        return "x" * (local_batch.MOST_BYTES - 200)
+        return "x" * (local_batch.MAX_BYTES - 200)
 
     outcomes = await Beginning(MANY).run(look=large, slow=large)
     assert [outcome[2] for outcome in outcomes] == ["done", "slow"]
@@ -176,7 +176,7 @@ async def test_what_waits_to_be_written_is_written_when_the_stretch_ends(tmp_pat
 
 
 async def test_watchers_of_one_call_do_not_wait_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_batch, "LONGEST", PATIENCE)
+    monkeypatch.setattr(local_batch, "MAX_SECONDS", PATIENCE)
     with Store.open(tmp_path / "loom.db") as store:
 
         async def later(argument: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from loom_dsl.errors import ApprovalStale
 from loom_dsl.tools.context import Preview, ToolContext
 from loom_tools.builtin import BUILTIN_TOOLS
-from loom_tools.builtin.text_file import LARGEST_READ
-from loom_tools.builtin.write import LONGEST, difference
+from loom_tools.builtin.text_file import MAX_READ
+from loom_tools.builtin.write import MAX_DIFFERENCE, difference
 
 TOOLS = {made.name: made for made in BUILTIN_TOOLS}
 
@@ -48,7 +48,7 @@ def test_a_new_file_without_content_and_one_that_is_too_long_are_told() -> None:
     assert difference("f", None, "").splitlines() == ["--- /dev/null", "+++ b/f", "(a new file, which is empty)"]
     long = difference("f", "a\n", "z\n" * 100_000)
     assert long.startswith("f: 1 lines are replaced by 100000 lines; too many to compare here\n+z\n+z\n")
-    assert len(long) <= LONGEST
+    assert len(long) <= MAX_DIFFERENCE
     assert "characters left out" in long or "cut" in long
 
 
@@ -92,7 +92,7 @@ def test_a_write_that_changes_something_never_says_that_nothing_changes(
 def test_a_write_to_a_file_that_is_too_large_to_compare_shows_what_is_written(
     context: ToolContext, tmp_path: Path
 ) -> None:
-    (tmp_path / "f").write_bytes(b"a" * LARGEST_READ + b"b")
+    (tmp_path / "f").write_bytes(b"a" * MAX_READ + b"b")
     shown = preview("write_file", context, path="f", content="a\n")
     assert "cannot be shown: it has 8388.6 KB" in shown
     assert "\n+a" in shown

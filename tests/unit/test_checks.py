@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_dsl.documents.document import LARGEST_DOCUMENT, load_yaml
+from loom_dsl.documents.document import MAX_DOCUMENT, load_yaml
 from loom_dsl.errors import Diagnostic, DocumentError
 from loom_dsl.graph.checks import flow, tokens, unit
 from loom_dsl.graph.checks.codes import CODES, severity_of
@@ -158,7 +158,7 @@ def test_what_stands_around_a_graph_is_looked_for_once(monkeypatch: pytest.Monke
 
 
 def test_what_is_too_large_is_refused_before_the_checks() -> None:
-    found = check_text("x" * (LARGEST_DOCUMENT + 1), "x.yaml")
+    found = check_text("x" * (MAX_DOCUMENT + 1), "x.yaml")
     assert [(f.code, f.severity) for f in found] == [("L007", "error")]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_dsl.permissions.command_line import MOST_CHARACTERS, UNKNOWN
-from loom_tools.shell import MOST_COMMANDS, MOST_WORK, read_command
+from loom_dsl.permissions.command_line import MAX_CHARACTERS, UNKNOWN
+from loom_tools.shell import MAX_COMMANDS, MAX_WORK, read_command
 from tests.unit.test_command_rules import verdict
 
 POLICY = {
@@ -23,7 +23,7 @@ POLICY = {
         "*(domain:*.corp.example)",
     ],
 }
-MOST_STEPS = 2_500_000
+MAX_STEPS = 2_500_000
 """Calls of functions for one line and the rules above: some tenths of a second. An ordinary line takes thousands."""
 
 
@@ -50,7 +50,7 @@ def judge(line: str) -> int:
     return steps_of(lambda: verdict(POLICY, line))
 
 
-def filled(piece: str, room: int = MOST_CHARACTERS) -> str:
+def filled(piece: str, room: int = MAX_CHARACTERS) -> str:
     """A line of one piece, again and again."""
     return (piece * (room // len(piece) + 1))[:room]
 
@@ -109,15 +109,15 @@ PIECES = WORDS + SIGNS + FORMS
 
 @pytest.mark.parametrize("piece", [*PIECES, "env a", "sh a/", "bash -c ''", "a |", "{ } >a; ", "git -c sh ", "sh -c "])
 def test_a_line_of_one_piece_takes_bounded_work(piece: str) -> None:
-    assert judge(filled(piece)) < MOST_STEPS
+    assert judge(filled(piece)) < MAX_STEPS
 
 
 @pytest.mark.parametrize(
     "piece", ["cd {};", "cd {} ", "pushd ../{} ", "git -C {} x;", "xargs -I{} ", "find {} -exec cat "]
 )
 def test_a_line_of_many_places_and_marks_takes_bounded_work(piece: str) -> None:
-    assert judge(filled("".join(piece.replace("{}", f"a{number}") for number in range(2_000)))) < MOST_STEPS
-    assert judge(piece + filled("../a ")) < MOST_STEPS
+    assert judge(filled("".join(piece.replace("{}", f"a{number}") for number in range(2_000)))) < MAX_STEPS
+    assert judge(piece + filled("../a ")) < MAX_STEPS
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_a_line_of_many_places_and_marks_takes_bounded_work(piece: str) -> None:
 )
 def test_words_that_stand_often_in_a_line_are_looked_at_once_for_each_rule(before: str, pieces: list[str]) -> None:
     """Looked at wherever they stand, they took up to two million steps."""
-    assert judge(before + filled("".join(pieces), MOST_CHARACTERS - len(before))) < 1_000_000
+    assert judge(before + filled("".join(pieces), MAX_CHARACTERS - len(before))) < 1_000_000
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["", "env ", "bash -c '"]), st.lists(st.sampled_from(PIECES), min_size=2, max_size=6))
 def test_a_line_of_any_pieces_takes_bounded_work(before: str, pieces: list[str]) -> None:
-    assert judge(before + filled("".join(pieces), MOST_CHARACTERS - len(before))) < MOST_STEPS
+    assert judge(before + filled("".join(pieces), MAX_CHARACTERS - len(before))) < MAX_STEPS
 
 
 @pytest.mark.parametrize("tail", ["", "rm x", "git push --force"])
@@ -148,8 +148,8 @@ def test_of_more_than_is_looked_at_nothing_is_known(before: str, tail: str) -> N
     line = before + "a " * 4_900 + tail
     reading = read_command(line)
     assert UNKNOWN in reading.commands
-    assert len(reading.commands) <= MOST_COMMANDS + 2
-    assert sum(map(len, reading.commands)) <= MOST_WORK
+    assert len(reading.commands) <= MAX_COMMANDS + 2
+    assert sum(map(len, reading.commands)) <= MAX_WORK
     found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(* --force)"]}, line)
     assert (found.decision, found.rule) == ("deny", "execute_bash(* --force)")
     asked = verdict({"allow": ["execute_bash"], "ask": ["execute_bash(rm *)"]}, line)
@@ -164,7 +164,7 @@ def test_a_long_command_is_still_read_to_its_end() -> None:
 
 
 def test_a_pattern_of_many_stars_takes_linear_time() -> None:
-    line = "echo " + "a" * (MOST_CHARACTERS - 20)
+    line = "echo " + "a" * (MAX_CHARACTERS - 20)
     found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(echo *a*a*a*a*a*a*b)"]}, line)
     assert found.decision == "allow"
     assert (

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_cli.render.reports import write_difference
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_dsl.authoring.diff import Change, EdgeDiff, NodeDiff, diff
 from loom_dsl.authoring.outline import edges
 from loom_dsl.graph.graph import Graph
@@ -170,7 +170,7 @@ def test_a_difference_is_written_for_people_and_for_programs() -> None:
     new = plan({"a": {**NODES["a"], "next": "d"}, "c": NODES["c"], "d": {"fail": "x"}}, version="2")
     found = diff(plan(), new)
     stream = io.StringIO()
-    write_difference(Paper(stream, fancy=False), found)
+    write_difference(Terminal(stream, fancy=False), found)
     assert stream.getvalue() == (
         "~ graph g\n"
         '  version: nothing -> "2"\n'

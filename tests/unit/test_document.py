@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_dsl.agent.definition import load_agent
-from loom_dsl.documents.document import LARGEST_DOCUMENT, load_document, load_yaml
+from loom_dsl.documents.document import MAX_DOCUMENT, load_document, load_yaml
 from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import Diagnostic, DocumentError
 from loom_dsl.observe.webhooks import read_webhooks
@@ -107,9 +107,9 @@ def test_scalars_mean_what_json_can_say(written: str, value: object) -> None:
         ("kind: [agent]\nloom: 1\n", "L006", 1, 7, "unknown kind"),
         (HEAD.encode() + b"x: caf\xe9\n", "L007", 3, 7, "byte 0xe9 is not UTF-8"),
         ((HEAD + "x: 1\n").encode("utf-16"), "L007", None, None, "UTF-16"),
-        (HEAD + "#" * LARGEST_DOCUMENT, "L007", None, None, "over 1,000,000 bytes"),
-        ((HEAD + "#" * LARGEST_DOCUMENT).encode(), "L007", None, None, "over 1,000,000 bytes"),
-        (HEAD + "# " + "é" * (LARGEST_DOCUMENT // 2), "L007", None, None, "over 1,000,000 bytes"),
+        (HEAD + "#" * MAX_DOCUMENT, "L007", None, None, "over 1,000,000 bytes"),
+        ((HEAD + "#" * MAX_DOCUMENT).encode(), "L007", None, None, "over 1,000,000 bytes"),
+        (HEAD + "# " + "é" * (MAX_DOCUMENT // 2), "L007", None, None, "over 1,000,000 bytes"),
         (HEAD + "x: " + "[" * 70 + "]" * 70, "L007", 3, 68, "deeper than 64"),
         (HEAD + "x: &a [*a]\n", "L007", 3, 4, "nest the document deeper"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.authoring.mermaid import LONGEST_LABEL, mermaid, mermaid_plan
+from loom_dsl.authoring.mermaid import MAX_LABEL, mermaid, mermaid_plan
 from loom_dsl.graph.compiler import compile_agent
 from loom_dsl.graph.edges import Compensation
 from loom_dsl.graph.graph import Graph
@@ -145,7 +145,7 @@ def test_a_long_condition_is_shortened() -> None:
     nodes = {"a": {"next": [{"if": f"turn.x == '{'y' * 200}'", "to": "b"}, {"to": "b"}]}, "b": {"end": {}}}
     picture = mermaid(Graph.model_validate({"name": "g", "start": "a", "nodes": nodes}))
     (label,) = (label for _, _, label, _ in drawn_edges(picture) if label.startswith("turn"))
-    assert len(label) == LONGEST_LABEL
+    assert len(label) == MAX_LABEL
     assert label.endswith("y…")
 
 

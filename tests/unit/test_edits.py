@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.approvals import MOST_SHOWN, problem_with
+from loom_client.approvals import MAX_SHOWN, problem_with
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.tools.tool import tool
 
@@ -47,7 +47,7 @@ def test_every_argument_that_does_not_fit_is_named(arguments: dict[str, Any], na
 
 
 def test_many_problems_are_told_in_part() -> None:
-    problem = problem_with(SCHEMA, {"to": "ann", **{f"x{number}": 1 for number in range(MOST_SHOWN + 2)}})
+    problem = problem_with(SCHEMA, {"to": "ann", **{f"x{number}": 1 for number in range(MAX_SHOWN + 2)}})
     assert problem.endswith("; and 2 more")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import MAX_SOURCE, ROOTS, compile_expression
 from loom_dsl.expr.functions import FUNCTIONS
-from loom_dsl.expr.values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, MOST_VOLUME, VOLUME, Meter
+from loom_dsl.expr.values import FUEL, MAX_AT_ONCE, MAX_STEPS, MAX_VOLUME, METER, VOLUME, Meter
 
 NAMES: dict[str, Any] = {
     "input": {"n": 3, "name": "Ada", "tags": ["x", "y"], "empty": [], "deep": {"er": {"est": 1.5}}, "none": None},
@@ -463,10 +463,10 @@ def twins(levels: int, leaf: str = "1") -> str:
         f"{twins(25)} in [{twins(25)}]",
     ],
 )
-@pytest.mark.parametrize("left", [FUEL, MOST_STEPS])
+@pytest.mark.parametrize("left", [FUEL, MAX_STEPS])
 def test_a_hostile_expression_ends_soon_and_small(source: str, left: int) -> None:
     """With as many steps as one has that reads little, and with all that one may ever take."""
-    meter = Meter(MOST_AT_ONCE - left)
+    meter = Meter(MAX_AT_ONCE - left)
     tracemalloc.start()
     try:
         with pytest.raises(ExpressionError) if left == FUEL else suppress(ExpressionError):
@@ -474,7 +474,7 @@ def test_a_hostile_expression_ends_soon_and_small(source: str, left: int) -> Non
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert meter.used <= MOST_AT_ONCE
+    assert meter.used <= MAX_AT_ONCE
     assert peak < (10_000_000 if left == FUEL else 100_000_000)
 
 
@@ -519,9 +519,9 @@ def test_references_name_every_path_that_is_read() -> None:
 
 
 def test_what_an_expression_builds_is_bounded_but_what_it_reads_is_not() -> None:
-    large = {"input": [[1] * 1_000 for _ in range(MOST_VOLUME // 1_000 + 1)]}
+    large = {"input": [[1] * 1_000 for _ in range(MAX_VOLUME // 1_000 + 1)]}
     assert value_of("input", large) is large["input"]
-    with pytest.raises(ExpressionError, match=f"too large .over {MOST_VOLUME:,} values"):
+    with pytest.raises(ExpressionError, match=f"too large .over {MAX_VOLUME:,} values"):
         value_of("[input]", large)
     with pytest.raises(ExpressionError, match=f"too large .over {VOLUME:,} values"):
         value_of(twins(40))
@@ -538,9 +538,9 @@ def test_the_work_is_counted_in_steps() -> None:
         value_of("[input.few for x in range(9_999)]", numbers(500))
     with pytest.raises(ExpressionError, match="over 50,000 steps"):
         value_of("[nodes for x in range(19_999)]", numbers(500))
-    assert value_of("len([1 for x in input.many])", numbers(MOST_STEPS - 3)) == MOST_STEPS - 3
+    assert value_of("len([1 for x in input.many])", numbers(MAX_STEPS - 3)) == MAX_STEPS - 3
     with pytest.raises(ExpressionError, match="over 2,000,000 steps"):
-        value_of("len([1 for x in input.many])", numbers(MOST_STEPS - 2))
+        value_of("len([1 for x in input.many])", numbers(MAX_STEPS - 2))
 
 
 def test_expressions_that_are_evaluated_together_have_a_bound_together() -> None:
@@ -551,7 +551,7 @@ def test_expressions_that_are_evaluated_together_have_a_bound_together() -> None
         assert meter.used == count * 1_200_002
     with pytest.raises(ExpressionError, match="of one step of the job do too much work"):
         expression.evaluate({**names, METER: meter})
-    assert meter.used <= MOST_AT_ONCE
+    assert meter.used <= MAX_AT_ONCE
 
 
 def test_every_function_is_in_the_table_of_values() -> None:

@@ -20,7 +20,7 @@ import pytest
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import compile_expression
 from loom_dsl.expr.template import compile_template
-from loom_dsl.expr.values import FUEL, MAX_INTEGER, METER, MOST_AT_ONCE, MOST_STEPS, Meter
+from loom_dsl.expr.values import FUEL, MAX_AT_ONCE, MAX_INTEGER, MAX_STEPS, METER, Meter
 from tests.support.hostile_expressions import SEEDS, Writer
 
 SECONDS = 0.05
@@ -101,7 +101,7 @@ NAMES: dict[str, Any] = {
 
 def names(left: int = FUEL) -> dict[str, Any]:
     """What the expressions may read, and so many steps that each of them has."""
-    return {**NAMES, METER: Meter(MOST_AT_ONCE - left)}
+    return {**NAMES, METER: Meter(MAX_AT_ONCE - left)}
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -291,7 +291,7 @@ def test_no_expression_takes_long_or_much_or_reaches_a_python_object(
 
 @pytest.mark.parametrize("source", [source for source in SEEDS if "event" in source or "input" in source])
 def test_with_every_step_that_an_expression_may_have_it_takes_no_more_and_stays_small(source: str) -> None:
-    given = names(MOST_STEPS)
+    given = names(MAX_STEPS)
     tracemalloc.start()
     try:
         with suppress(ExpressionError):
@@ -299,7 +299,7 @@ def test_with_every_step_that_an_expression_may_have_it_takes_no_more_and_stays_
         used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert given[METER].used <= MOST_AT_ONCE
+    assert given[METER].used <= MAX_AT_ONCE
     assert used < 10 * BYTES
 
 

@@ -12,8 +12,8 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.cost import fewest_steps
 from loom_dsl.expr.expression import compile_expression
 from loom_dsl.expr.functions import ALL_SPACES, FUNCTIONS
-from loom_dsl.expr.values import FUEL, METER, MOST_AT_ONCE, MOST_STEPS, Meter
-from loom_dsl.machine.kinds.maps import MOST_CHUNKED, MOST_ITEMS
+from loom_dsl.expr.values import FUEL, MAX_AT_ONCE, MAX_STEPS, METER, Meter
+from loom_dsl.machine.kinds.maps import MAX_CHUNKED, MAX_ITEMS
 
 NUMBERS, TEXTS, OBJECTS = (
     lambda count: [n * 7919 % count for n in range(count)],
@@ -69,7 +69,7 @@ PASSES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("count", [MOST_ITEMS, MOST_CHUNKED])
+@pytest.mark.parametrize("count", [MAX_ITEMS, MAX_CHUNKED])
 @pytest.mark.parametrize("source", PASSES)
 def test_a_linear_pass_over_the_results_of_any_map_succeeds(source: str, count: int) -> None:
     meter = Meter()
@@ -100,8 +100,8 @@ def test_every_function_that_goes_through_a_list_is_in_the_table_of_passes() -> 
 def test_what_grows_faster_than_its_data_ends_at_the_bound(source: str) -> None:
     meter = Meter()
     with pytest.raises(ExpressionError, match="too much work"):
-        compile_expression(source).evaluate({"result": NUMBERS(MOST_CHUNKED), METER: meter})
-    assert meter.used <= MOST_STEPS
+        compile_expression(source).evaluate({"result": NUMBERS(MAX_CHUNKED), METER: meter})
+    assert meter.used <= MAX_STEPS
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_grows_faster_than_its_data_ends_at_the_bound(source: str) -> None:
         ("[input for x in range(99999)]", [1, 2, 3], 5 * FUEL),
         ("[input for x in range(99999)]", "four", 6 * FUEL),
         ("[input for x in range(999999)]", ["ab", {"c": [1]}], 8 * FUEL),
-        ("[input for x in range(9999999)]", list(range(200)), MOST_STEPS),
+        ("[input for x in range(9999999)]", list(range(200)), MAX_STEPS),
         ("[input.a + input.b for x in range(99999)]", {"a": 1, "b": 1, "much": list(range(200))}, 3 * FUEL),
     ],
 )
@@ -158,7 +158,7 @@ def test_work_is_paid_for_before_it_is_done(source: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ExpressionError, match=r"too much work|too long"):
-            expression.evaluate({"input": read, METER: Meter(MOST_AT_ONCE - 100)})
+            expression.evaluate({"input": read, METER: Meter(MAX_AT_ONCE - 100)})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_cli.render.flowchart import draw
-from loom_cli.render.terminal import Paper, cells
+from loom_cli.render.terminal import Terminal, cells
 from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.library import NAMES, shipped
@@ -25,7 +25,7 @@ LETTERS = st.text("abcäß中", max_size=8)
 
 def shown(plan: Plan, columns: int = 10_000, *, fancy: bool = True, **more: Any) -> str:
     stream = io.StringIO()
-    draw(Paper(stream, columns=lambda: columns, fancy=fancy), plan, **more)
+    draw(Terminal(stream, columns=lambda: columns, fancy=fancy), plan, **more)
     return stream.getvalue()
 
 
@@ -195,7 +195,7 @@ def test_where_a_job_stands_is_told_with_the_nodes() -> None:
 
 def test_colours_change_nothing_but_colours() -> None:
     stream = io.StringIO()
-    draw(Paper(stream, columns=lambda: 60, colour=True), plan_of(shipped("loom.tt")))
+    draw(Terminal(stream, columns=lambda: 60, colour=True), plan_of(shipped("loom.tt")))
     assert re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()) == shown(plan_of(shipped("loom.tt")), 60)
     assert "\x1b[1m" in stream.getvalue()
 

@@ -14,8 +14,8 @@ from loom_client.settings import Settings
 from loom_dsl.errors import ConflictError
 from loom_dsl.permissions.roles import Role
 from loom_gateway.schemas import JobBody
-from loom_gateway.service import Desk
-from loom_gateway.starts import Grounds
+from loom_gateway.service import Service
+from loom_gateway.starts import StartPolicy
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store
 
@@ -31,19 +31,19 @@ class EndsMeanwhile(Loom):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[Service]:
     for name in ("agents", "work/reports"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "agents" / "calm.yaml").write_text(AGENT)
     with Store.open(tmp_path / "loom.db") as store:
         loom = EndsMeanwhile(cast(Client, None), store, Settings())
         roles = {"all": Role(who=("ann",), start=("*",), directories=("*",))}
-        yield Desk(loom, roles, grounds=Grounds(tmp_path / "agents", tmp_path / "work"))
+        yield Service(loom, roles, grounds=StartPolicy(tmp_path / "agents", tmp_path / "work"))
 
 
 @pytest.mark.parametrize(("task", "same"), [("look", True), ("look elsewhere", False)])
 async def test_the_same_request_is_the_same_job_also_when_that_ends_just_then(
-    desk: Desk, tmp_path: Path, task: str, same: bool
+    desk: Service, tmp_path: Path, task: str, same: bool
 ) -> None:
     await desk.loom.store.write(
         lambda tx: tx.create_job(
@@ -68,7 +68,7 @@ async def test_the_same_request_is_the_same_job_also_when_that_ends_just_then(
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"{", b"[" * 50_000])
-async def test_a_question_that_names_no_arguments_is_shown_without(desk: Desk, content: bytes) -> None:
+async def test_a_question_that_names_no_arguments_is_shown_without(desk: Service, content: bytes) -> None:
     """A graph can put whatever a model said where the digest of arguments stands."""
     digest = await desk.loom.store.write(lambda tx: tx.put_blob(content))
     fields: dict[str, Any] = {"arguments_digest": digest, "details": {"preview": digest}}

@@ -3,7 +3,7 @@
 import pytest
 
 from loom_dsl.machine.commands import ActivityDone, CancelTimer, SignalReceived, StartTimer, TimerFired
-from loom_dsl.machine.kinds.decisions import MOST_CHECKED
+from loom_dsl.machine.kinds.decisions import MAX_CHECKED
 from loom_dsl.simulation.in_memory import Simulation
 from tests.support.asked import KEYS, Before, asked, decided, refusals, settle, signed, unsigned
 from tests.support.simulated import approvals, of_type
@@ -69,10 +69,10 @@ def test_signals_that_keep_coming_cannot_keep_a_question_open_whose_timer_has_fi
 
 def test_signals_that_came_before_the_timer_are_all_looked_up_and_then_it_expires() -> None:
     sim = late(asked({"expires": "1h"}))
-    for number in range(MOST_CHECKED + 1):
+    for number in range(MAX_CHECKED + 1):
         sim.signal("loom.decision", unsigned(sim, f"p{number}"))
     fire(sim)
-    for _ in range(MOST_CHECKED):
+    for _ in range(MAX_CHECKED):
         sim.signal("loom.decision", unsigned(sim, "late", id=str(len(sim.outcome.events))))
         looked_up(sim, None)
     settle(sim)

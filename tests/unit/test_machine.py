@@ -354,7 +354,7 @@ def test_a_ring_of_exhausted_nodes_fails_instead_of_turning_for_ever() -> None:
     ],
 )
 def test_a_graph_that_only_goes_round_in_circles_ends(nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "MOST_STEPS", 5_000)
+    monkeypatch.setattr(interpreter, "MAX_STEPS", 5_000)
     assert failure(nodes) == ("endless_loop", "over 5000 nodes were entered while nothing happened outside")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loom_dsl.errors import LoomError
 from loom_dsl.graph.library import NAMES, shipped
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.checkpoint import MOST_KEPT, TAKEN_BACK
+from loom_dsl.machine.checkpoint import MAX_KEPT, TAKEN_BACK
 from loom_dsl.machine.commands import RunActivity, Started
 from loom_dsl.machine.fork import NOTHING_LEFT, Resumed, failed_nodes, resumed
 from loom_dsl.machine.state import MachineState
@@ -461,9 +461,9 @@ def test_a_node_that_was_entered_too_often_goes_on_when_it_may_be_entered_more_o
 def test_what_took_something_back_was_aborted_is_too_large_or_had_nothing_left_does_not_go_on() -> None:
     undone = {"a": {"activity": "one", "compensate": {"activity": "undo"}, "next": "b"}, "b": work("z"), "z": DONE}
     assert fork(undone, ("b#1",)).resume().problems == [TAKEN_BACK]
-    large = {"a": {"activity": "echo", "with": {"text": "x" * MOST_KEPT}, "next": "b"}, "b": work("z"), "z": DONE}
+    large = {"a": {"activity": "echo", "with": {"text": "x" * MAX_KEPT}, "next": "b"}, "b": work("z"), "z": DONE}
     (problem,) = fork(large, ("b#1",)).resume().problems
-    assert f"{MOST_KEPT} are kept; start a new job" in problem
+    assert f"{MAX_KEPT} are kept; start a new job" in problem
     line = Line(plan({"z": DONE}, input={"n": "int"}), once())
     assert line.begin({"n": "no number"}).run().failure is not None
     assert line.resume().problems == [NOTHING_LEFT]

@@ -7,7 +7,7 @@ from temporalio.converter import DefaultPayloadConverter
 
 from loom_dsl.machine.commands import Failure, Finish, RunActivity, Started, TooLarge
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.payloads import LARGEST_RESULT, size_of
+from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.state import MachineState
 from tests.support.simulated import plan_of, run, simulate
 
@@ -19,7 +19,7 @@ def test_a_size_is_that_of_the_bytes_on_the_wire(text: str, size: int) -> None:
 
 @pytest.mark.parametrize(("more", "code"), [(-2, None), (-1, "result_too_large")])
 def test_a_result_has_as_many_bytes_as_the_engine_carries(more: int, code: str | None) -> None:
-    outcome = run(plan_of({"done": {"end": "${input}"}}), input="x" * (LARGEST_RESULT + more))
+    outcome = run(plan_of({"done": {"end": "${input}"}}), input="x" * (MAX_RESULT + more))
     assert (outcome.failure.code if outcome.failure else None) == code
 
 

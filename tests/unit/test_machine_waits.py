@@ -7,7 +7,7 @@ import pytest
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.commands import Proceed, SignalReceived, Started, StartTimer, TimerFired, TurnEnded
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.signals import MOST_EVENTS
+from loom_dsl.machine.signals import MAX_EVENTS
 from loom_dsl.machine.state import TIMING, MachineState
 from tests.support.simulated import JOB, of_type, plan_of
 from tests.support.tokens import (
@@ -115,8 +115,8 @@ def test_an_event_that_the_server_sends_again_at_the_end_was_received() -> None:
 
 def test_too_many_events_are_refused_and_none_is_dropped() -> None:
     sim = begin(listening("go"))
-    verdicts = [event(sim, "go", number) for number in range(MOST_EVENTS + 1)]
-    assert verdicts == ["recorded"] * MOST_EVENTS + ["full"]
+    verdicts = [event(sim, "go", number) for number in range(MAX_EVENTS + 1)]
+    assert verdicts == ["recorded"] * MAX_EVENTS + ["full"]
     assert rest(sim).result == 0
 
 

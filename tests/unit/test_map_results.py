@@ -8,7 +8,7 @@ import pytest
 from loom_dsl.graph.compiler import check_text
 from loom_dsl.machine.commands import RunActivity
 from loom_dsl.machine.ending import PIECE
-from loom_dsl.machine.kinds.maps import MOST_CHUNKED
+from loom_dsl.machine.kinds.maps import MAX_CHUNKED
 from loom_dsl.simulation.in_memory import Simulation
 from loom_dsl.text.canonical import digest
 from tests.support.simulated import plan_of, simulate
@@ -24,7 +24,7 @@ def over(count: int, *, end: Any = "${nodes.each}", one: Any = ONE, **each: Any)
     return simulate(plan, input={"items": list(range(count)), "other": list(range(3_000)), "text": "x" * 2_000})
 
 
-@pytest.mark.parametrize("count", [1_000, 10_000, MOST_CHUNKED])
+@pytest.mark.parametrize("count", [1_000, 10_000, MAX_CHUNKED])
 def test_the_results_of_a_map_of_any_size_can_be_added_up_sorted_and_rewritten(count: int) -> None:
     end = {
         "sum": "${sum(nodes.each)}",

@@ -5,8 +5,8 @@ import io
 import pytest
 
 from loom_cli.commands.show.tables import show_table
-from loom_cli.render.approvals import MOST_PREVIEW_LINES, preview_lines, request_lines
-from loom_cli.render.terminal import Paper
+from loom_cli.render.approvals import MAX_PREVIEW_LINES, preview_lines, request_lines
+from loom_cli.render.terminal import Terminal
 from loom_dsl.text.confusables import gathered, in_one_line
 from loom_gateway.links import Link
 from loom_gateway.pages import question
@@ -34,8 +34,8 @@ def test_blanks_in_a_row_are_counted(text: str, shown: list[str]) -> None:
 @pytest.mark.parametrize("text", [SPACES, LINES, DIFF])
 def test_what_is_dangerous_stands_in_the_first_lines_of_a_preview(text: str, width: int) -> None:
     stream = io.StringIO()
-    paper = Paper(stream, columns=lambda: width)
-    for line, style in preview_lines(text, MOST_PREVIEW_LINES):
+    paper = Terminal(stream, columns=lambda: width)
+    for line, style in preview_lines(text, MAX_PREVIEW_LINES):
         paper.line(line, style)
     paper.flush()
     shown = stream.getvalue()

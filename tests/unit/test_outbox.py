@@ -21,7 +21,7 @@ from loom_dsl.machine.commands import (
     Started,
 )
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.outbox import LARGEST_BATCH, MOST_CARRIED, MOST_IN_FLIGHT, URGENT, Outbox
+from loom_dsl.machine.outbox import MAX_BATCH, MAX_CARRIED, MAX_IN_FLIGHT, URGENT, Outbox
 from loom_dsl.machine.state import MachineState
 from tests.support.simulated import JOB, plan_of, simulate
 
@@ -62,9 +62,9 @@ def test_no_activity_carries_more_than_the_engine_takes_and_the_oldest_goes_firs
     carried: list[int] = []
     for at in range(40):
         batches = outbox.attach(f"a#{at}")
-        assert len(json.dumps(batches)) <= MOST_CARRIED
+        assert len(json.dumps(batches)) <= MAX_CARRIED
         in_flight = {number for numbers in outbox.attached.values() for number in numbers}
-        assert sum(len(json.dumps(batch)) for batch in outbox.batches if batch[0] in in_flight) <= MOST_IN_FLIGHT
+        assert sum(len(json.dumps(batch)) for batch in outbox.batches if batch[0] in in_flight) <= MAX_IN_FLIGHT
         if not batches:
             assert outbox.ready() == []
             for name in list(outbox.attached):
@@ -98,7 +98,7 @@ def test_an_event_that_nobody_could_carry_is_cut_and_says_so(data: dict[str, Any
     outbox.add({**event(0, "approval_requested"), **data})
     outbox.add(event(1))
     ((_, events),) = outbox.attach("a#1")
-    assert len(json.dumps(events)) < LARGEST_BATCH
+    assert len(json.dumps(events)) < MAX_BATCH
     assert (events[0]["t"], events[0]["cut"], events[1]) == ("approval_requested", True, event(1))
 
 
@@ -114,7 +114,7 @@ def test_what_waits_is_stored_before_a_turn_ends_with_too_much_of_it() -> None:
             sizes.append(len(json.dumps(simulation.machine.state.outbox.to_json())))
     assert simulation.outcome.result == 1
     assert len(sizes) > 0
-    assert max(sizes) <= LARGEST_BATCH + 1_000
+    assert max(sizes) <= MAX_BATCH + 1_000
     assert len([one for one in simulation.outcome.events if one["t"] == "progress"]) == 300
 
 

@@ -14,7 +14,7 @@ from loom_cli.commands.approve.approve import arguments_of as edited_arguments
 from loom_cli.project.policy import arguments_of as called_with
 from loom_cli.render.timeline import short_arguments
 from loom_dsl.errors import ToolValidationError, UserError
-from loom_dsl.text.canonical import MOST_NESTING, canonical_json, read_json, read_json_or_text
+from loom_dsl.text.canonical import MAX_NESTING, canonical_json, read_json, read_json_or_text
 from loom_dsl.tools.tool import tool, validate_arguments
 from tests.unit.test_command_work import steps_of
 
@@ -35,9 +35,9 @@ def nested(levels: int) -> Any:
 
 
 def test_what_is_nested_as_deep_as_may_be_is_read_and_no_deeper() -> None:
-    assert read_json(canonical_json(nested(MOST_NESTING))) == nested(MOST_NESTING)
+    assert read_json(canonical_json(nested(MAX_NESTING))) == nested(MAX_NESTING)
     with pytest.raises(ValueError, match="nested over 100 levels"):
-        read_json(canonical_json(nested(MOST_NESTING + 2)))
+        read_json(canonical_json(nested(MAX_NESTING + 2)))
 
 
 @pytest.mark.parametrize("text", DEEP, ids=lambda text: f"{text[:5]} {len(text)}")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from workflows.activities import MOST_COMMANDED, Sending
+from workflows.activities import MAX_COMMANDED, Sending
 
 
 class Tasks:
@@ -23,7 +23,7 @@ class Tasks:
         self.sent[-1].append(size)
 
 
-HALF, MUCH = MOST_COMMANDED // 2, MOST_COMMANDED + 1
+HALF, MUCH = MAX_COMMANDED // 2, MAX_COMMANDED + 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 
-from loom_dsl.observe.webhooks import MOST_SHOWN, shown
+from loom_dsl.observe.webhooks import MAX_SHOWN, shown
 
 ASKED = {"tool": "send", "summary": "send to аnn\u202etxt\x1b[2K", "risk": "high", "arguments": "a" * 64}
 DATA = {"job": "job-1", "agent": "scribe", "approval_id": "ap_1", "request": ASKED}
@@ -22,7 +22,7 @@ def test_what_hides_or_looks_like_something_else_is_an_escape_in_title_and_text(
 def test_what_is_left_out_is_said_with_the_way_to_see_it() -> None:
     content = {"text": "word " * 2_000}
     found = shown({**DATA, "content": content})
-    assert len(found["text"]) <= MOST_SHOWN
+    assert len(found["text"]) <= MAX_SHOWN
     kept, _, last = found["text"].rpartition("\n")
     assert last == f"… {found['left_out']} more characters are not shown here: loom approvals ap_1"
     whole = shown({**DATA, "content": content}, most=100_000)["text"]

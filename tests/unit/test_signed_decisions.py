@@ -19,10 +19,10 @@ from loom_client.approvals import evidence
 from loom_client.signing import SigningKey
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy
-from loom_dsl.approvals.signature import LONGEST, SKEW, ApproverKey, signed_text
+from loom_dsl.approvals.signature import MAX_VALIDITY, SKEW, ApproverKey, signed_text
 from loom_dsl.errors import ConfigurationError, ExpressionError, LoomError, NotFoundError, UserError
 from loom_dsl.machine.commands import RunActivity
-from loom_dsl.machine.kinds.decision_queue import MOST_VERIFIED, needs_signature
+from loom_dsl.machine.kinds.decision_queue import MAX_VERIFIED, needs_signature
 from loom_dsl.machine.state import MachineState
 from loom_dsl.permissions.combine import strengthened
 from loom_dsl.simulation.in_memory import Simulation
@@ -418,10 +418,10 @@ def test_a_signal_that_is_seen_late_is_judged_by_when_it_was_sent(sent: float | 
 
 def test_only_so_many_signatures_are_verified_at_the_same_time() -> None:
     sim = asked()
-    for number in range(MOST_VERIFIED + 1):
+    for number in range(MAX_VERIFIED + 1):
         forged = with_signature(signed(sim), value=f"{number:0128x}")
         sim.signal("loom.decision", forged, answer_to=str(number))
-    assert sim.outcome.answers == {str(MOST_VERIFIED): "full"}
+    assert sim.outcome.answers == {str(MAX_VERIFIED): "full"}
     settle(sim)
     assert send(sim, signed(sim)) == "recorded"
 
@@ -507,11 +507,11 @@ def test_a_signature_of_some_arguments_is_none_of_others(first: dict[str, Any], 
 def test_a_signature_is_for_seven_days_at_most() -> None:
     plain = {"approval_id": "ap_1", "choice": "approve", "digest": "a" * 64}
     with pytest.raises(UserError, match="1 to 604800"):
-        MARIA.sign(plain, job=JOB, seconds=LONGEST + 1)
-    long = MARIA.sign(plain, job=JOB, now=START, seconds=LONGEST)
+        MARIA.sign(plain, job=JOB, seconds=MAX_VALIDITY + 1)
+    long = MARIA.sign(plain, job=JOB, now=START, seconds=MAX_VALIDITY)
     assert judge(long)[0] == "verified"
-    assert judge(long, moment=START + LONGEST - 0.5)[0] == "verified"
-    assert judge(long, moment=START + LONGEST + 0.0)[0] == "signature_expired"
+    assert judge(long, moment=START + MAX_VALIDITY - 0.5)[0] == "verified"
+    assert judge(long, moment=START + MAX_VALIDITY + 0.0)[0] == "signature_expired"
 
 
 # -- policy ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
 from loom_dsl.machine.kinds.decisions import remember
 from loom_dsl.machine.payloads import read_payload
-from loom_dsl.machine.signals import LARGEST_PAYLOAD, MOST_SEEN, MOST_WAITING, Control
+from loom_dsl.machine.signals import MAX_PAYLOAD, MAX_SEEN, MAX_WAITING, Control
 from loom_dsl.machine.state import MachineState
 from loom_dsl.simulation.in_memory import Simulation
 from loom_dsl.text.canonical import canonical_json, digest
@@ -154,7 +154,7 @@ def test_a_refusal_does_not_repeat_what_was_sent() -> None:
 def test_what_is_nested_as_deep_as_it_can_be_is_refused_or_kept_but_never_breaks() -> None:
     sim, depth = waiting(), 900
     payload = ('{"a":' * depth + "1" + "}" * depth).encode()
-    value, problem = read_payload(payload, "json/plain", LARGEST_PAYLOAD)
+    value, problem = read_payload(payload, "json/plain", MAX_PAYLOAD)
     given = {"approval_id": the_approval(sim), "choice": "edit", "edited_arguments": value}
     sim.signal(DECISION, given, problem=problem, answer_to="u1")
     check_state(sim.machine.state)
@@ -176,10 +176,10 @@ def test_a_control_with_the_same_id_counts_once(op: str) -> None:
 
 def test_ids_are_remembered_over_turns_and_runs_up_to_a_number() -> None:
     agent = Agent([[call(0)], []], steps_per_run=1)
-    for number in range(MOST_SEEN + 1):
+    for number in range(MAX_SEEN + 1):
         agent.sim.signal(CONTROL, {"op": "resume", "id": f"i{number}"})
     agent.run()
-    assert agent.sim.machine.state.seen == [f"i{number}" for number in range(1, MOST_SEEN + 1)]
+    assert agent.sim.machine.state.seen == [f"i{number}" for number in range(1, MAX_SEEN + 1)]
 
 
 def test_messages_without_an_id_are_all_kept_apart() -> None:
@@ -206,24 +206,24 @@ def test_a_decision_counts_once_and_the_second_one_is_told_so() -> None:
 
 def test_a_full_inbox_refuses_and_keeps_what_it_has() -> None:
     agent = Agent([[call(0)], []])
-    for number in range(MOST_WAITING + 5):
+    for number in range(MAX_WAITING + 5):
         agent.sim.signal(CONTROL, {"op": "inject", "text": "x", "id": f"i{number}"}, answer_to=f"u{number}")
-    verdicts = [agent.sim.outcome.answers[f"u{number}"] for number in range(MOST_WAITING + 5)]
-    assert verdicts == ["recorded"] * MOST_WAITING + ["full"] * 5
+    verdicts = [agent.sim.outcome.answers[f"u{number}"] for number in range(MAX_WAITING + 5)]
+    assert verdicts == ["recorded"] * MAX_WAITING + ["full"] * 5
     while not agent.injected:
         agent.sim.step()
-    agent.sim.signal(CONTROL, {"op": "inject", "text": "x", "id": f"i{MOST_WAITING}"}, answer_to="again")
+    agent.sim.signal(CONTROL, {"op": "inject", "text": "x", "id": f"i{MAX_WAITING}"}, answer_to="again")
     assert agent.sim.outcome.answers["again"] in ("recorded", "full")
     agent.run()
-    assert agent.injected[:MOST_WAITING] == [f"i{number}" for number in range(MOST_WAITING)]
+    assert agent.injected[:MAX_WAITING] == [f"i{number}" for number in range(MAX_WAITING)]
     assert len(agent.injected) == len(set(agent.injected))
 
 
 def test_waiting_messages_stay_small_enough_for_continue_as_new() -> None:
     agent = Agent([[call(0)], []])
-    for number in range(MOST_WAITING):
+    for number in range(MAX_WAITING):
         agent.sim.signal(CONTROL, {"op": "inject", "text": "€" * 20_000, "id": f"i{number}"})
-    assert len(canonical_json(agent.sim.machine.state.to_json()["box"]).encode()) < 4 * LARGEST_PAYLOAD
+    assert len(canonical_json(agent.sim.machine.state.to_json()["box"]).encode()) < 4 * MAX_PAYLOAD
     agent.run()
     assert "i0" in agent.injected
 

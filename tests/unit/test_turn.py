@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_dsl.agent.turn import LARGEST_STATE, ExecutionContext, TurnState, Usage, recursion_events, turn_id
+from loom_dsl.agent.turn import MAX_TURN_STATE, ExecutionContext, TurnState, Usage, recursion_events, turn_id
 from loom_dsl.errors import PlanError
 
 COUNTS = st.integers(min_value=0, max_value=2**53)
@@ -146,7 +146,7 @@ def test_a_change_that_does_not_fit_names_the_field(change: dict[str, object]) -
 
 def test_metadata_that_would_outgrow_the_state_is_refused() -> None:
     with pytest.raises(PlanError, match="keep large values"):
-        TurnState.initial("j").with_metadata(text="x" * LARGEST_STATE)
+        TurnState.initial("j").with_metadata(text="x" * MAX_TURN_STATE)
 
 
 def test_rules_are_remembered_once() -> None:

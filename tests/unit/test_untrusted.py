@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from loom_dsl.agent.messages import INJECTED, UNTRUSTED_TASK
-from loom_dsl.agent.provenance import hear, injected_note, speaks, task_note, unnamed, words_in, words_of_user
+from loom_dsl.agent.provenance import (
+    hear,
+    injected_note,
+    speaks,
+    task_note,
+    unmentioned_target,
+    words_in,
+    words_of_user,
+)
 from loom_dsl.expr.template import literal_texts
 from loom_dsl.permissions.decide import decide
 from loom_dsl.permissions.policy import Permissions
@@ -88,7 +96,7 @@ def test_content_from_outside_is_untrusted_unless_the_deployment_trusts_it(
 def test_what_the_users_own_words_do_not_name_is_found(
     traits: ToolTraits, arguments: dict[str, Any], missing: str
 ) -> None:
-    assert unnamed(traits, arguments, words_of_user(read("network_request"))) == missing
+    assert unmentioned_target(traits, arguments, words_of_user(read("network_request"))) == missing
 
 
 @tool
@@ -159,7 +167,7 @@ def test_numbers_keys_and_long_texts_are_looked_at_and_defaults_are_the_authors(
     called: Tool, arguments: dict[str, Any], missing: str
 ) -> None:
     traits = traits_of(called, arguments, builtin=False)
-    assert unnamed(traits, arguments, TOLD) == missing
+    assert unmentioned_target(traits, arguments, TOLD) == missing
 
 
 @pytest.mark.parametrize(
@@ -195,7 +203,7 @@ def test_an_address_is_named_by_its_host_and_the_beginning_of_its_path(
     arguments = {"url": address, "method": asks, **more}
     called = tool(_request, name="network_request")
     traits = traits_of(called, arguments, builtin=True)
-    assert (unnamed(traits, arguments, f"Ask {told} for it.") == "") is named
+    assert (unmentioned_target(traits, arguments, f"Ask {told} for it.") == "") is named
 
 
 def _request(url: str, method: str = "GET", headers: dict[str, str] | None = None, body: str | None = None) -> None:
@@ -254,7 +262,7 @@ def test_a_task_that_was_written_after_reading_from_outside_is_not_the_users_wor
 ) -> None:
     heard = hear(told, trusted)
     assert heard.source == source
-    assert [word for word in named + foreign if not unnamed(write(word), {}, heard.words)] == named
+    assert [word for word in named + foreign if not unmentioned_target(write(word), {}, heard.words)] == named
 
 
 SENT = [{"role": "user", "content": "Write sent.md."}]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from loom_cli.commands.run.follow import MOST_STILL, Told
+from loom_cli.commands.run.follow import MAX_STILL, Told
 from loom_cli.required_action import Facts, Pending
 
 NOW = 1_000_000.0
@@ -62,7 +62,7 @@ def test_a_halt_is_said_once_while_something_else_goes_on() -> None:
 
 def test_a_halt_that_ends_the_waiting_is_left_to_what_says_so() -> None:
     told = Told()
-    assert said(told, *[STILL] * (MOST_STILL - 1)) == []
+    assert said(told, *[STILL] * (MAX_STILL - 1)) == []
     assert not told.has_told([HALTED])
     (line,) = said(told, STILL, STILL)  # it has not ended: a job below goes on
     assert line.startswith("waits: halted at model since ")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loom_dsl.machine.payloads import read_payload
 from loom_dsl.text.canonical import canonical_json
 
-LARGEST = 1_000
+MAX_BYTES = 1_000
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ LARGEST = 1_000
 )  # fmt: skip
 @pytest.mark.parametrize("encoding", ["json/plain", "json/protobuf"])
 def test_json_is_read(data: bytes, value: Any, encoding: str) -> None:
-    assert read_payload(data, encoding, LARGEST) == (value, "")
+    assert read_payload(data, encoding, MAX_BYTES) == (value, "")
 
 
 def test_the_null_of_temporal_is_null() -> None:
-    assert read_payload(b"", "binary/null", LARGEST) == (None, "")
+    assert read_payload(b"", "binary/null", MAX_BYTES) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_null_of_temporal_is_null() -> None:
         (b"{}", "", "encoding is ''"),
         (b"{}", "binary/plain", "encoding is 'binary/plain'; send json/plain"),
         (b"{}", "binary/encrypted" + "x" * 500, "send json/plain"),
-        (b"x" * (LARGEST + 1), "json/plain", f"has {LARGEST + 1} bytes; the limit is {LARGEST}"),
+        (b"x" * (MAX_BYTES + 1), "json/plain", f"has {MAX_BYTES + 1} bytes; the limit is {MAX_BYTES}"),
         (b"", "json/plain", "not JSON"),
         (b"{", "json/plain", "not JSON"),
         (b"{} {}", "json/plain", "not JSON"),
@@ -51,7 +51,7 @@ def test_the_null_of_temporal_is_null() -> None:
     ],
 )
 def test_what_cannot_be_read_is_told(data: bytes, encoding: str, problem: str) -> None:
-    value, told = read_payload(data, encoding, LARGEST)
+    value, told = read_payload(data, encoding, MAX_BYTES)
     assert value is None
     assert problem in told
     assert len(told) < 200

@@ -11,7 +11,7 @@ from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import GraphRefused
 from loom_dsl.graph.admission import admit
 from loom_dsl.graph.compiler import check_text, compile_graph
-from loom_dsl.graph.generated import LONGEST_REFUSAL, Allow, text_of, unwrapped
+from loom_dsl.graph.generated import MAX_REFUSAL, Allow, text_of, unwrapped
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.state import MachineState
 from loom_dsl.permissions.policy import Permissions
@@ -398,7 +398,7 @@ HOSTILE = {
 def test_a_hostile_text_is_refused_in_few_words(text: str) -> None:
     with pytest.raises(GraphRefused) as caught:
         admitted(text)
-    assert len(caught.value.message) <= LONGEST_REFUSAL
+    assert len(caught.value.message) <= MAX_REFUSAL
 
 
 def test_a_refusal_with_very_many_findings_says_how_many_it_leaves_out() -> None:

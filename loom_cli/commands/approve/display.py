@@ -15,20 +15,20 @@ from loom_cli.render.approvals import (
     request_lines,
     waiting_lines,
 )
-from loom_cli.render.terminal import Paper, paper_for
+from loom_cli.render.terminal import Terminal, terminal_for
 from loom_cli.render.text import place
 from loom_dsl.errors import BlobMissing
 from loom_dsl.text.printable import clock
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 
-MOST_LINES = 40
+MAX_LINES = 40
 """Lines of a preview or of arguments that are shown before a decision."""
 
 
 def show_approvals(rows: Sequence[Mapping[str, Any]], store: Store, every: bool) -> None:
     """Print approvals, those that wait with what is asked and how to decide."""
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     if not rows:
         paper.line("no approvals" if every else "no approval waits")
     now = time.time()
@@ -49,9 +49,9 @@ def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | 
         store: Where its preview and its arguments are.
         edited: Other arguments that are to be used.
     """
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     show_request(paper, row, time.time())
-    if not _preview(paper, row, store, MOST_LINES) and row["arguments_digest"]:
+    if not _preview(paper, row, store, MAX_LINES) and row["arguments_digest"]:
         _content(paper, store, row)
     if edited is not None:
         paper.line("  with other arguments:")
@@ -59,7 +59,7 @@ def show_call(row: Mapping[str, Any], store: Store, edited: Mapping[str, Any] | 
     paper.flush()
 
 
-def show_request(paper: Paper, row: Mapping[str, Any], now: float) -> None:
+def show_request(paper: Terminal, row: Mapping[str, Any], now: float) -> None:
     """Print what an approval says: what is asked, why, until when, who has answered, or what became of it."""
     pending = row["status"] == "pending"
     head = f"{row['id']}  job {row['job']}  {row['tool'] or place(row['node'])}  since {clock(row['created_at'], now)}"
@@ -71,7 +71,7 @@ def show_request(paper: Paper, row: Mapping[str, Any], now: float) -> None:
         paper.line(text, style, follow=FOLLOWING)
 
 
-def _preview(paper: Paper, row: Mapping[str, Any], store: Store, most: int) -> bool:
+def _preview(paper: Terminal, row: Mapping[str, Any], store: Store, most: int) -> bool:
     name = row["details"].get("preview")
     if not name:
         return False
@@ -79,7 +79,7 @@ def _preview(paper: Paper, row: Mapping[str, Any], store: Store, most: int) -> b
     return True
 
 
-def _content(paper: Paper, store: Store, row: Mapping[str, Any]) -> None:
+def _content(paper: Terminal, store: Store, row: Mapping[str, Any]) -> None:
     """Print an approval's arguments. A graph can name there what are none, and then asks all the same."""
     try:
         text = _text(store, row["arguments_digest"])
@@ -88,10 +88,10 @@ def _content(paper: Paper, store: Store, row: Mapping[str, Any]) -> None:
         return
     with contextlib.suppress(ValueError, RecursionError):
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    _lines(paper, text, MOST_LINES, row["id"])
+    _lines(paper, text, MAX_LINES, row["id"])
 
 
-def _lines(paper: Paper, text: str, most: int, approval: str) -> None:
+def _lines(paper: Terminal, text: str, most: int, approval: str) -> None:
     for line, style in preview_lines(text, most, approval):
         paper.line(line, style, follow=FOLLOWING)
 
@@ -120,7 +120,7 @@ def contents(tx: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_whole(row: Mapping[str, Any], store: Store) -> None:
     """Print all of an approval."""
-    paper, now = paper_for(sys.stdout), time.time()
+    paper, now = terminal_for(sys.stdout), time.time()
     found = store.read_sync(lambda tx: contents(tx, row))
     show_request(paper, row, now)
     if found["preview"] is not None:
@@ -135,7 +135,7 @@ def show_whole(row: Mapping[str, Any], store: Store) -> None:
     paper.flush()
 
 
-def _arguments(paper: Paper, arguments: Any) -> None:
+def _arguments(paper: Terminal, arguments: Any) -> None:
     if arguments is None:
         paper.line("    (their content is not in this store)", "dim")
     elif not isinstance(arguments, dict):
@@ -158,7 +158,7 @@ def _argument(name: str, value: Any) -> Iterator[str]:
     yield from (f"| {line}" for line in (lines[:-1] if ended else lines))
 
 
-def _write(paper: Paper, text: str) -> None:
+def _write(paper: Terminal, text: str) -> None:
     for line, style in preview_lines(text):
         paper.line(line, style, follow=FOLLOWING)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from loom_store.transaction import Transaction
 
 
-MOST_JOBS = 100
+MAX_JOBS = 100
 """So many jobs are looked up on the server before a list is shown."""
 SERVER_SECONDS = 3.0
 """A list waits at most so long for the server; without an answer it shows what the store has."""
@@ -28,7 +28,7 @@ async def waiting(
         below: Also those of the jobs below it.
     """
     rows = await store.read(lambda tx: tx.approvals(status="pending", job=job, below=below))
-    if rows and await _settle(store, settings, list(dict.fromkeys(row["job"] for row in rows))[:MOST_JOBS]):
+    if rows and await _settle(store, settings, list(dict.fromkeys(row["job"] for row in rows))[:MAX_JOBS]):
         rows = await store.read(lambda tx: tx.approvals(status="pending", job=job, below=below))
     return await store.read(lambda tx: [row for row in rows if not _is_lost(tx, row["job"])])
 

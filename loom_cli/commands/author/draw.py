@@ -73,9 +73,9 @@ async def graph(
 def _show(plan: "Plan", form: str, whole: bool, overlay: "Overlay | None") -> None:
     if form == "text":
         from loom_cli.render.flowchart import draw
-        from loom_cli.render.terminal import paper_for
+        from loom_cli.render.terminal import terminal_for
 
-        draw(paper_for(), plan, whole=whole, overlay=overlay)
+        draw(terminal_for(), plan, whole=whole, overlay=overlay)
     elif form == "dot":
         from loom_dsl.authoring.dot import dot
 
@@ -129,12 +129,12 @@ def diff(
     """Tell what differs between two graphs, by node and by edge; 1 when something does."""
     from loom_cli.project.files import plan_of
     from loom_cli.render.reports import write_difference
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.authoring.diff import diff as compare
 
     found = compare(plan_of(old, os.environ), plan_of(new, os.environ))
     if as_json:
         print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
-        write_difference(paper_for(), found)
+        write_difference(terminal_for(), found)
     return FAILED if found else DONE

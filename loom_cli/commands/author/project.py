@@ -11,7 +11,7 @@ from loom_cli.options import ConnectionOptions, Json, Tools, connection_options
 if TYPE_CHECKING:
     from loom_cli.doctor.check import Check
     from loom_cli.project.retention import Pruning
-    from loom_cli.render.terminal import Paper
+    from loom_cli.render.terminal import Terminal
     from loom_dsl.errors import Diagnostic
 
 
@@ -52,10 +52,10 @@ def validate(
     import os
 
     from loom_cli.project.validate import check_file, documents_among, load_tools
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.text.printable import visible
 
-    paper = paper_for()
+    paper = terminal_for()
     known, findings = load_tools(tools or [])
     if not json:
         _print_findings(paper, findings)
@@ -75,7 +75,7 @@ def validate(
     return MISTAKE if any(found.severity == "error" for found in findings) else DONE
 
 
-def _print_findings(paper: "Paper", findings: "list[Diagnostic]") -> None:
+def _print_findings(paper: "Terminal", findings: "list[Diagnostic]") -> None:
     from loom_dsl.text.printable import visible
 
     for found in findings:  # one line each at any width, so that editors and grep can read them
@@ -93,7 +93,7 @@ def prune(
 ) -> int:
     """Remove jobs that ended long ago from the store, and what only they used."""
     from loom_cli.project.retention import prune as remove
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.errors import UserError
     from loom_dsl.fields import parse_duration
 
@@ -105,7 +105,7 @@ def prune(
     if json:
         _print_json({"store": str(done.store), "before": done.before.isoformat(), "dry_run": dry_run, **_fields(done)})
     else:
-        _print_pruning(paper_for(), done, dry_run)
+        _print_pruning(terminal_for(), done, dry_run)
     return DONE
 
 
@@ -115,7 +115,7 @@ def _fields(done: "Pruning") -> dict[str, int]:
     return {**asdict(done.pruned), "file_bytes": done.file_bytes}
 
 
-def _print_pruning(paper: "Paper", done: "Pruning", dry_run: bool) -> None:
+def _print_pruning(paper: "Terminal", done: "Pruning", dry_run: bool) -> None:
     from loom_cli.render.text import plural, size
 
     gone, local = done.pruned, done.before.astimezone()
@@ -139,10 +139,10 @@ def doctor(
     """Look for what is missing or set up wrongly, and say how to mend it; 1 when Loom cannot work like this."""
     from loom_cli.doctor import examine
     from loom_cli.doctor.check import Status
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
 
     settings = connection.settings()
-    paper, checks = paper_for(), []
+    paper, checks = terminal_for(), []
     for check in examine(settings):
         checks.append(check)
         if not json:
@@ -158,7 +158,7 @@ def doctor(
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-def _print_check(paper: "Paper", check: "Check") -> None:
+def _print_check(paper: "Terminal", check: "Check") -> None:
     paper.line(f"{check.status:<4}  {check.what}: {check.found}", _STYLES[check.status], hang=6)
     if check.fix:
         paper.line(f"      {paper.glyph('→', '->')} {check.fix}", hang=8)

@@ -53,13 +53,13 @@ def simulate(
             raise UserError("--server runs the cases of a scenario; give one with --mock FILE")
         return _without_scenario(prepared, as_json)
     from loom_cli.render.reports import write_rehearsal
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.simulation.report import failed, to_json
     from loom_dsl.simulation.run import play_scenario
 
     played = play_scenario(prepared.plan, prepared.scenario)
     if not as_json:
-        write_rehearsal(paper_for(), played, quiet=quiet)
+        write_rehearsal(terminal_for(), played, quiet=quiet)
     compared = _on_server(prepared, connection.settings()) if server else []
     if as_json:
         _print({**to_json(played), **({"server": [asdict(one) for one in compared]} if server else {})})
@@ -78,10 +78,10 @@ def _on_server(prepared: "Prepared", settings: "Settings") -> "list[Compared]":
 
 
 def _write_compared(compared: "list[Compared]") -> None:
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.text.printable import one_line
 
-    paper = paper_for()
+    paper = terminal_for()
     if compared:
         paper.line()
         paper.line("On the server:", "bold")
@@ -96,7 +96,7 @@ def _write_compared(compared: "list[Compared]") -> None:
 def _without_scenario(prepared: "Prepared", as_json: bool) -> int:
     """Play the graph with nothing in the results, and say what a scenario has to fill in."""
     from loom_cli.render.reports import write_rehearsal
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.simulation.draft import assumptions, starting_point
     from loom_dsl.simulation.report import failed, to_json
     from loom_dsl.text.printable import visible
@@ -106,7 +106,7 @@ def _without_scenario(prepared: "Prepared", as_json: bool) -> int:
     if as_json:
         _print({**to_json(played), "assumed": assumed, "start": text})
     else:
-        paper = paper_for()
+        paper = terminal_for()
         paper.line("There is no scenario (--mock FILE), so this is assumed:", "bold")
         for line in assumed or ["nothing: the graph asks for nothing"]:
             paper.line(f"  {visible(line)}", hang=4)

@@ -68,11 +68,11 @@ def _plan_of(agent: Path) -> "Plan":
 
 
 def _show(record: "Record", replayed: "Replayed") -> None:
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.text.confusables import revealed
     from loom_dsl.text.printable import one_line
 
-    paper = paper_for()
+    paper = terminal_for()
     dot, bar = paper.glyph("●", "*"), paper.glyph("│ ", "| ")
     for turn in replayed.turns:
         paper.line(f"{dot} turn {turn.number + 1}", "bold cyan")

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from loom_cli.commands.run.halt import shorten, unless_halted
 from loom_cli.errors import say
 from loom_cli.render.timeline import Timeline, ToolCall
-from loom_cli.required_action import ANSWER_SECONDS, Facts, gather, stands_still, unserved, wanted, why
+from loom_cli.required_action import ANSWER_SECONDS, Facts, gather, required_action, stands_still, unserved, why
 from loom_client.client import Loom
 from loom_client.job import JobGone, is_graph, is_graph_job, with_final_message, with_whole_answer
 from loom_client.recovery import check_known, going_on
@@ -310,7 +310,7 @@ def make_watcher(
         states: Show every change of state.
         tell: Tell the commands by which approvals are decided.
     """
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
 
     calls = Calls(loom.store, row["session"], row["job"])
     if as_json:
@@ -323,7 +323,7 @@ def make_watcher(
     def how_to_decide(approval: str) -> bool:
         return tell and is_pending(loom.store, approval)
 
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     turns = not loom.store.read_sync(lambda tx: is_graph(tx, row))
     timeline = Timeline(paper, states=states, turns=turns, call=calls, preview=preview, how_to_decide=how_to_decide)
     timeline.begin(row)
@@ -333,7 +333,7 @@ def make_watcher(
 # Says what a person has to do: while a command waits for a job that waits for a person, and when a job has failed.
 
 
-MOST_STILL = 3
+MAX_STILL = 3
 """A job that stands still at so many looks, and whose end is not told, waits for a job below that does not."""
 
 
@@ -358,9 +358,9 @@ class Told:
             now: Seconds since 1970.
         """
         self._still = self._still + 1 if stands_still(facts, now) else 0
-        if not facts.server or 0 < self._still < MOST_STILL:
+        if not facts.server or 0 < self._still < MAX_STILL:
             return []  # a server that is away is told for all who wait, and a halted job by what ends the waiting
-        nobody, line = unserved(facts), wanted(replace(facts, worker=None), now)
+        nobody, line = unserved(facts), required_action(replace(facts, worker=None), now)
         lines = ["is served by a worker again"] if self.unserved and facts.worker else []
         parts = [line] if line != self._line else []
         parts += [nobody] if not self.unserved else []

@@ -15,7 +15,7 @@ from loom_client.start.submission import plan_of
 from loom_dsl.errors import JobExists, UserError
 from loom_dsl.text.abridgement import abridge
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +97,4 @@ async def _entered(loom: Loom, request: ResumeRequest, name: str, plan: Any, nam
 
 
 def _listed(again: list[str]) -> str:
-    return f", at {abridge(again, MOST_NAMED, '`{}`'.format)}" if again else ""
+    return f", at {abridge(again, MAX_NAMED, '`{}`'.format)}" if again else ""

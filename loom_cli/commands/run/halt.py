@@ -14,7 +14,7 @@ from loom_dsl.text.printable import one_line
 from loom_store.transaction import Transaction
 
 LOOK_SECONDS = 2.0
-MOST_DEEP = 20
+MAX_DEEP = 20
 """So many levels of child jobs are looked into."""
 Result = TypeVar("Result")
 
@@ -69,7 +69,7 @@ async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:
         return None
     for wait in facts.waits or ():
         child = wait.get("child")
-        if child is not None and (depth > MOST_DEEP or await _still(loom, str(child), depth + 1) is None):
+        if child is not None and (depth > MAX_DEEP or await _still(loom, str(child), depth + 1) is None):
             return None
     return facts
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loom_cli.render.approvals import FOLLOWING, preview_lines
-from loom_cli.render.terminal import Paper
+from loom_cli.render.terminal import Terminal
 from loom_dsl.errors import ConflictError, LoomError, NotFoundError
 from loom_dsl.observe.events import Event
 from loom_dsl.text.canonical import read_json
@@ -73,7 +73,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PromptAnswer:
     """What a person answered.
 
     Attributes:
@@ -100,7 +100,7 @@ class Prompter:
     """
 
     store: Store
-    paper: Paper
+    paper: Terminal
     by: str
     settle: Callable[[], None]
     sign: "SigningKey | None" = None
@@ -131,7 +131,7 @@ class Prompter:
         else:
             await self._send(event, answer, follower)
 
-    async def _send(self, event: Event, answer: Answer, follower: "Follower") -> None:
+    async def _send(self, event: Event, answer: PromptAnswer, follower: "Follower") -> None:
         try:
             said = await follower.loom.job(event.job).decide(
                 str(event.data["approval_id"]),
@@ -149,7 +149,7 @@ class Prompter:
             if said["verdict"] != "recorded":
                 self.paper.line(revealed(said["message"]), "yellow")
 
-    async def _ask(self, event: Event) -> Answer | None:
+    async def _ask(self, event: Event) -> PromptAnswer | None:
         """Put the question until the answer is one; None: nobody wants to decide here."""
         request = event.data.get("request") or {}
         while True:
@@ -160,23 +160,23 @@ class Prompter:
             key = word.strip().lower()
             if key in _SHORT:
                 choice, remember = _SHORT[key]
-                return Answer(choice, remember=remember)
+                return PromptAnswer(choice, remember=remember)
             if key in ("l", "later"):
                 return None
             answer = await self._longer_answer(key, request)
             if answer is not None:
                 return answer
 
-    async def _longer_answer(self, key: str, request: dict[str, Any]) -> Answer | None:
+    async def _longer_answer(self, key: str, request: dict[str, Any]) -> PromptAnswer | None:
         if key in ("r", "reason", "reject"):
             reason = await self._line("reason: ")
-            return Answer("reject", message=reason.strip()) if reason else None
+            return PromptAnswer("reject", message=reason.strip()) if reason else None
         if key in ("w", "write"):
             text = await self._line("the tool's result: ")
-            return Answer("respond", message=text.strip()) if text and text.strip() else None
+            return PromptAnswer("respond", message=text.strip()) if text and text.strip() else None
         if key in ("t", "terminate"):
             sure = await self._line("end the whole job? [y]es [n]o ")
-            return Answer("terminate") if (sure or "").strip().lower() in ("y", "yes") else None
+            return PromptAnswer("terminate") if (sure or "").strip().lower() in ("y", "yes") else None
         if key in ("d", "diff"):
             self._show(self._blob(request.get("preview")) or "(no diff: this call has no preview)")
         elif key in ("e", "edit"):
@@ -189,7 +189,7 @@ class Prompter:
         for text, style in preview_lines(preview):
             self.paper.line(text, style, follow=FOLLOWING)
 
-    def _edit(self, arguments: str, schema: str) -> Answer | None:
+    def _edit(self, arguments: str, schema: str) -> PromptAnswer | None:
         try:
             before = read_json(arguments)
             after = edited(before)
@@ -204,7 +204,7 @@ class Prompter:
         if problem := problem_with(schema, after):
             self.paper.line(f"not taken: {one_line(problem, 300)}", "yellow")
             return None
-        return Answer("edit", edited=after)
+        return PromptAnswer("edit", edited=after)
 
     async def _line(self, question: str) -> str | None:
         self.paper.end_line()

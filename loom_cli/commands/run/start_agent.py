@@ -21,7 +21,7 @@ from loom_dsl.errors import ConflictError, JobExists, NotFoundError, UserError
 from loom_dsl.permissions.policy import Mode
 from loom_store.store import Store
 
-LARGEST_TASK = 16 * 1024 * 1024
+MAX_TASK = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +225,9 @@ def _read_file(path: Path) -> bytes:
 def _read_input() -> str:
     if sys.stdin.isatty():
         say("reading the task from the terminal; end it with Ctrl-D on a line of its own")
-    raw = sys.stdin.buffer.read(LARGEST_TASK + 1)
-    if len(raw) > LARGEST_TASK:
-        raise UserError(f"the task is longer than {LARGEST_TASK // 1024 // 1024} MiB; put it into a file in --workdir")
+    raw = sys.stdin.buffer.read(MAX_TASK + 1)
+    if len(raw) > MAX_TASK:
+        raise UserError(f"the task is longer than {MAX_TASK // 1024 // 1024} MiB; put it into a file in --workdir")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

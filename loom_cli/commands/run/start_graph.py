@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_dsl.graph.state import InputField
 
 
-LARGEST_FILE = 16 * 1024 * 1024
+MAX_FILE = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +221,9 @@ def _read_values(path: Path) -> dict[str, Any]:
 
     try:
         with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
+            raw = file.read(MAX_FILE + 1)
     except OSError as error:
         raise NotFoundError(f"--input-file {path} cannot be read: {error.strerror or error}") from None
-    if len(raw) > LARGEST_FILE:
-        raise UserError(f"--input-file {path} is larger than {LARGEST_FILE // 1024 // 1024} MiB")
+    if len(raw) > MAX_FILE:
+        raise UserError(f"--input-file {path} is larger than {MAX_FILE // 1024 // 1024} MiB")
     return dict(load_yaml(raw, str(path)).data)

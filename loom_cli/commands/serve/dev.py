@@ -52,7 +52,7 @@ def _files(modules: Sequence[str]) -> Iterator[Path]:
 
 SHORT_LIFE = 5.0
 """A worker that gives up sooner than this, in seconds, has no chance the next time either."""
-MOST_DEATHS = 5
+MAX_DEATHS = 5
 DEATHS_SECONDS = 60.0
 """A server that ended so often within so long is not started once more."""
 PAUSE_SECONDS = 1.0
@@ -169,7 +169,7 @@ class _Reviver:
 
     def __init__(self, server: DevServer, stop: asyncio.Event) -> None:
         self._server, self._stop = server, stop
-        self._deaths: deque[float] = deque(maxlen=MOST_DEATHS)
+        self._deaths: deque[float] = deque(maxlen=MAX_DEATHS)
         self._last = -math.inf
         self.gave_up = ""
 
@@ -182,8 +182,8 @@ class _Reviver:
         while not (self._server.running or self.gave_up or self._stop.is_set()):
             now = self._last = time.monotonic()
             self._deaths.append(now)
-            if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATHS_SECONDS:
-                self.gave_up = self.gave_up or f"the Temporal server ended {MOST_DEATHS} times within a minute"
+            if len(self._deaths) == MAX_DEATHS and now - self._deaths[0] < DEATHS_SECONDS:
+                self.gave_up = self.gave_up or f"the Temporal server ended {MAX_DEATHS} times within a minute"
                 return
             say("the Temporal server ended; starting it again on its database, jobs go on where they were")
             await self._start()

@@ -31,14 +31,14 @@ async def gateway(
 
     from loom_cli.opening import opened
     from loom_gateway.server import key_of, roles_of, serve, tokens_path
-    from loom_gateway.starts import grounds_of
+    from loom_gateway.starts import start_policy_of
     from loom_gateway.tokens import Tokens
 
     settings = connection.settings()
     roles_of(os.environ)  # what is missing is told before a server is looked for
     Tokens(tokens_path(settings))
     key_of(settings)
-    grounds_of(settings)
+    start_policy_of(settings)
     if host not in _LOOPBACK:
         say(f"listening on {host} without TLS: let only a proxy that speaks TLS reach it")
     async with opened(settings, create=True) as loom:

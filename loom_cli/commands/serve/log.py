@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from temporalio.activity import ActivityCancellationDetails, Info
 
 
-MOST_CHARACTERS = 2_000
-LONGEST_FAILURE = 300
+MAX_CHARACTERS = 2_000
+MAX_FAILURE = 300
 """Characters of why an activity failed; the job's events have the rest."""
-MOST_CAUSES = 10_000
+MAX_CAUSES = 10_000
 """Causes that are remembered, so that none is told twice."""
 BARELY = timedelta(seconds=1)
 """So much before its time is over an attempt counts as too long: clocks differ."""
@@ -40,7 +40,7 @@ class OneLine(logging.Formatter):
         # The text of an exception may come from a model or a tool, and a log is read at a terminal.
         from loom_dsl.text.printable import one_line
 
-        return one_line(super().format(record), MOST_CHARACTERS)
+        return one_line(super().format(record), MAX_CHARACTERS)
 
 
 class OncePerCause(logging.Filter):
@@ -68,10 +68,10 @@ class OncePerCause(logging.Filter):
         if code in TOLD_ELSEWHERE or cause in self._seen:
             return False
         self._seen[cause] = None
-        if len(self._seen) > MOST_CAUSES:
+        if len(self._seen) > MAX_CAUSES:
             self._seen.popitem(last=False)
         what = str(facts.get("activity_id", "")).partition("/")[2] or facts.get("activity_type", "")
-        record.msg = f"job {job}: {what} {ended} (attempt {facts.get('attempt', 1)}): {why[:LONGEST_FAILURE]}"
+        record.msg = f"job {job}: {what} {ended} (attempt {facts.get('attempt', 1)}): {why[:MAX_FAILURE]}"
         record.args, record.exc_info = (), None
         return True
 

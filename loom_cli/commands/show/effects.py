@@ -57,11 +57,11 @@ async def effects(
 
 
 def _show(rows: Iterable[Mapping[str, Any]], *, of_all: bool) -> None:
-    from loom_cli.render.terminal import paper_for
+    from loom_cli.render.terminal import terminal_for
     from loom_dsl.text.confusables import revealed
     from loom_dsl.text.printable import one_line
 
-    paper, now, shown = paper_for(sys.stdout), time.time(), False
+    paper, now, shown = terminal_for(sys.stdout), time.time(), False
     for row in rows:
         shown = True
         parts = ((row["job"],) if of_all else ()) + (

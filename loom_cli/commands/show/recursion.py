@@ -15,7 +15,7 @@ from loom_store.transcript import PRIVATE
 
 PROFILE_HEADS = ("TURN", "DEPTH", "TIME", "MODEL", "TOOLS", "WAITED", "IN", "OUT", "CALLS")
 SPANS = ("", "model_", "tool_", "waited_")
-MOST_CHILDREN = 200
+MAX_CHILDREN = 200
 """Jobs below one that its tree shows; of more, those that began first, and it is marked as `cut`."""
 
 
@@ -37,10 +37,10 @@ def recursion_tree(tx: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
         row: The job's row.
     """
     below: dict[str, list[dict[str, Any]]] = {}
-    found = tx.jobs_below(row["job"], limit=MOST_CHILDREN + 1)
-    for child in found[:MOST_CHILDREN]:
+    found = tx.jobs_below(row["job"], limit=MAX_CHILDREN + 1)
+    for child in found[:MAX_CHILDREN]:
         below.setdefault(tx.job_above(child["job"]) or "", []).append(child)
-    return {**_tree(tx, row, below), "cut": len(found) > MOST_CHILDREN}
+    return {**_tree(tx, row, below), "cut": len(found) > MAX_CHILDREN}
 
 
 def profile_lines(turns: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

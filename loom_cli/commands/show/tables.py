@@ -10,7 +10,7 @@ from loom_cli.commands.show.conversation import ENTRY_HEADS, TURN_HEADS, entry_l
 from loom_cli.commands.show.recursion import PROFILE_HEADS, profile_lines
 from loom_cli.render.approvals import outcome_of
 from loom_cli.render.reports import draw_tree
-from loom_cli.render.terminal import Paper, cells, paper_for
+from loom_cli.render.terminal import Terminal, cells, terminal_for
 from loom_cli.render.text import duration, place, plural, size
 from loom_client.approvals import rules_in_words
 from loom_client.effects import unheard_line
@@ -21,7 +21,7 @@ from loom_dsl.text.confusables import revealed
 from loom_dsl.text.printable import clock, moment_of, one_line
 from loom_store.queries.approvals import KeptRule
 
-MOST_WORKERS = 3
+MAX_WORKERS = 3
 INDENT = "    "
 """Before the rows of a table of `show_job`."""
 NARROWEST = 32
@@ -34,7 +34,7 @@ _COLOURS |= {"lost": "red", "running": "cyan", "pending": "yellow"}
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of jobs, the newest first."""
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     if not rows:
         paper.line("no jobs")
         return
@@ -75,7 +75,7 @@ def _headline(summary: Mapping[str, Any]) -> tuple[str, str]:
 
 def show_table(heads: Sequence[str], lines: Sequence[Sequence[str]], empty: str) -> None:
     """Print a table, or what to say when it has no lines."""
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     if lines:
         _table(paper, heads, lines)
     else:
@@ -84,7 +84,7 @@ def show_table(heads: Sequence[str], lines: Sequence[Sequence[str]], empty: str)
 
 def show_rules(rules: Sequence[KeptRule]) -> None:
     """Print the rules that approvers kept, with what each is about."""
-    paper = paper_for(sys.stdout)
+    paper = terminal_for(sys.stdout)
     if not rules:
         paper.line("no rules are kept")
     for rule in rules:
@@ -100,7 +100,7 @@ def show_rules(rules: Sequence[KeptRule]) -> None:
 
 def show_job(summary: Mapping[str, Any]) -> None:
     """Print what `loom_cli.commands.show.summary.summarise` found."""
-    paper, now = paper_for(sys.stdout), time.time()
+    paper, now = terminal_for(sys.stdout), time.time()
     standing, colour = _headline(summary)
     paper.line(f"{summary['job']}  {standing}", f"bold {colour}".strip())
     for name, text in _facts(summary, now):
@@ -163,8 +163,8 @@ def _stands(summary: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]
     if not ended or summary["status"] == "lost":
         yield "why", summary["why"]
     if not ended and summary["workers"]:
-        shown = "; ".join(map(told_worker, summary["workers"][:MOST_WORKERS]))
-        yield "workers", shown + (" …" if len(summary["workers"]) > MOST_WORKERS else "")
+        shown = "; ".join(map(told_worker, summary["workers"][:MAX_WORKERS]))
+        yield "workers", shown + (" …" if len(summary["workers"]) > MAX_WORKERS else "")
     if ended:
         yield "ended", clock(ended, now)
 
@@ -301,7 +301,7 @@ def _children(rows: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, 
     return lines
 
 
-def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
+def _listed(paper: Terminal, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
     """Print a table under its name: the whole of each value, the last one wrapped below where it begins."""
     if not lines:
         return
@@ -320,14 +320,14 @@ def _listed(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple
             paper.line(f"{INDENT}  {row[-1]}".rstrip(), style, hang=len(INDENT) + 2)
 
 
-def _cut(paper: Paper, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
+def _cut(paper: Terminal, what: str, heads: Sequence[str], lines: Sequence[tuple[str, ...]]) -> None:
     """Print a table of what is long under its name, a line for each row."""
     if lines:
         paper.line(f"  {what}")
         _table(paper, heads, lines, INDENT)
 
 
-def _table(paper: Paper, heads: Sequence[str], lines: Sequence[Sequence[str]], indent: str = "") -> None:
+def _table(paper: Terminal, heads: Sequence[str], lines: Sequence[Sequence[str]], indent: str = "") -> None:
     """Print columns as wide as their longest value; the last one is cut at the width."""
     shown = _visible(lines)
     widths = _widths(heads, shown)

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from loom_cli.dev.fake_model.request import ApiError, ChatRequest, read_request
-from loom_cli.dev.fake_model.wire import Answer, broken_events, compose, document, events
+from loom_cli.dev.fake_model.wire import ScriptedReply, broken_events, compose, document, events
 from loom_dsl.simulation.script import Failure, Script, Step
 
 # One request and its answer, on top of ASGI's messages.
@@ -299,7 +299,7 @@ async def _fail(exchange: Exchange, failure: Failure) -> None:
     await exchange.document(failure.status, _dump({"error": error}))
 
 
-async def _stream(exchange: Exchange, step: Step, answer: Answer, include_usage: bool, disturbed: bool) -> None:
+async def _stream(exchange: Exchange, step: Step, answer: ScriptedReply, include_usage: bool, disturbed: bool) -> None:
     malformed = disturbed and step.malformed
     source = broken_events(answer) if malformed else events(answer, include_usage=include_usage)
     close_after = step.close_after if disturbed else None
@@ -333,7 +333,7 @@ async def _paced(exchange: Exchange, source: Iterable[bytes], delay: float) -> A
         yield b"".join(held)
 
 
-async def _whole(exchange: Exchange, step: Step, answer: Answer, disturbed: bool) -> None:
+async def _whole(exchange: Exchange, step: Step, answer: ScriptedReply, disturbed: bool) -> None:
     body = document(answer)
     if disturbed and step.close_after is not None:
         await exchange.document(200, body, sent=len(body) // 2)

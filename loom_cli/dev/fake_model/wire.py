@@ -14,7 +14,7 @@ _BIG_CHUNK = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ScriptedReply:
     """What the model answers, before it is put on the wire.
 
     Attributes:
@@ -38,7 +38,7 @@ class Answer:
     chunk: int = field(default=_CHUNK)
 
 
-def compose(step: Step, request: ChatRequest, *, id: str, created: int, prompt_size: int) -> Answer:
+def compose(step: Step, request: ChatRequest, *, id: str, created: int, prompt_size: int) -> ScriptedReply:
     """Fill a step's placeholders and name its calls.
 
     Args:
@@ -62,7 +62,7 @@ def compose(step: Step, request: ChatRequest, *, id: str, created: int, prompt_s
     cached = 0
     if step.usage:
         prompt, completion, cached = step.usage.prompt, step.usage.completion, step.usage.cached
-    return Answer(
+    return ScriptedReply(
         id=id,
         created=created,
         model=request.model,
@@ -80,7 +80,7 @@ def compose(step: Step, request: ChatRequest, *, id: str, created: int, prompt_s
     )
 
 
-def events(answer: Answer, *, include_usage: bool) -> Iterator[bytes]:
+def events(answer: ScriptedReply, *, include_usage: bool) -> Iterator[bytes]:
     """Yield the answer's events: the role, the text, the calls, the reason, the usage, the end."""
     head = _head(answer)
     tail = b',"usage":null}\n\n' if include_usage else b"}\n\n"
@@ -94,7 +94,7 @@ def events(answer: Answer, *, include_usage: bool) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def broken_events(answer: Answer) -> Iterator[bytes]:
+def broken_events(answer: ScriptedReply) -> Iterator[bytes]:
     """Yield a stream with an event whose JSON breaks off, and then its end."""
     whole = next(events(answer, include_usage=False))
     yield whole
@@ -102,7 +102,7 @@ def broken_events(answer: Answer) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def document(answer: Answer) -> bytes:
+def document(answer: ScriptedReply) -> bytes:
     """Return the answer to a request without ``stream``."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
     if answer.calls:
@@ -123,7 +123,7 @@ def document(answer: Answer) -> bytes:
     )
 
 
-def _head(answer: Answer) -> bytes:
+def _head(answer: ScriptedReply) -> bytes:
     fixed = {
         "id": answer.id,
         "object": "chat.completion.chunk",
@@ -135,7 +135,7 @@ def _head(answer: Answer) -> bytes:
     return b"data: " + _bytes(fixed)[:-1] + b',"choices":'
 
 
-def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
+def _deltas(answer: ScriptedReply) -> Iterator[dict[str, Any]]:
     has_text = bool(answer.text) or not answer.calls
     yield {"role": "assistant", "content": "" if has_text else None, "refusal": None}
     for piece in _pieces(answer.text, answer.chunk):

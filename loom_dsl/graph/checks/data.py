@@ -7,7 +7,7 @@ from loom_dsl.graph.checks.expressions import expressions_of, input_names
 from loom_dsl.graph.checks.slots import Slot, slots_of, type_of_text
 from loom_dsl.graph.checks.structure import did_you_mean
 from loom_dsl.graph.checks.types import EVERY, kinds_of_text, kinds_of_type, whole, words
-from loom_dsl.graph.checks.unit import Call, Checked, Finding, Place, Unit
+from loom_dsl.graph.checks.unit import Checked, Finding, Place, ToolUse, Unit
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.generated import Written
 from loom_dsl.graph.nodes import AgentNode, Llm, Set, Subgraph
@@ -170,7 +170,7 @@ def _unfit(unit: Unit, checked: Checked, key: str, field: InputField, value: Any
     return _of_another(unit, checked, key, Slot(("with",), value), field.type)
 
 
-def _given(unit: Unit, checked: Checked, call: Call) -> Iterator[Finding]:
+def _given(unit: Unit, checked: Checked, call: ToolUse) -> Iterator[Finding]:
     """What a graph is given against what it declares."""
     called = checked.find(call.name)
     body = called.body if called is not None else checked.library.get(call.name)

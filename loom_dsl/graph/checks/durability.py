@@ -29,8 +29,8 @@ from loom_dsl.text.canonical import canonical_json
 
 LONG = 60.0
 """Seconds that an activity may run without telling that it is alive, before the checks ask for a heartbeat."""
-MOST_ITEMS = 1_000
-LARGEST_VALUE = 256 * 1024
+MAX_ITEMS = 1_000
+MAX_VALUE = 256 * 1024
 """Bytes: what one value of a node may have as JSON, so that a payload holds it."""
 _NOTHING_WAITS = (Branch, Set, End, Fail, Recurse, Cancel, Race)
 _NO_EFFECT = (*_NOTHING_WAITS, Join, Timer, Approval, Event, Llm)
@@ -117,17 +117,17 @@ def _size(place: Place, value: Any) -> Iterator[Finding]:
         return
     long = next(_long_lists(value, place), None)
     if long is not None:
-        message = f"the list has {long[1]:,} items; a graph holds at most {MOST_ITEMS:,}"
+        message = f"the list has {long[1]:,} items; a graph holds at most {MAX_ITEMS:,}"
         yield Finding("L143", message, long[0], "read it from the input, or by an activity")
         return
     size = len(canonical_json(value).encode("utf-8", "surrogatepass"))
-    if size > LARGEST_VALUE:
-        message = f"the value has {size:,} bytes as JSON; one value holds at most {LARGEST_VALUE:,}"
+    if size > MAX_VALUE:
+        message = f"the value has {size:,} bytes as JSON; one value holds at most {MAX_VALUE:,}"
         yield Finding("L143", message, place, "keep it in a file or a database, and let an activity read it")
 
 
 def _long_lists(value: Any, place: Place) -> Iterator[tuple[Place, int]]:
-    if isinstance(value, list) and len(value) > MOST_ITEMS:
+    if isinstance(value, list) and len(value) > MAX_ITEMS:
         yield place, len(value)
     elif isinstance(value, list | dict):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):

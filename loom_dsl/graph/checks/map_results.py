@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.expr.cost import fewest_steps
-from loom_dsl.expr.values import MOST_STEPS
+from loom_dsl.expr.values import MAX_STEPS
 from loom_dsl.graph.checks.expressions import Place, expressions_of
 from loom_dsl.graph.checks.slots import Slot, slots_of
 from loom_dsl.graph.graph import Body
@@ -38,7 +38,7 @@ class Unreadable:
     def message(self, key: str, count: int) -> str:
         """Say what is wrong with the map `key` of so many items."""
         where = f"`{self.node}.{'.'.join(map(str, self.place))}`"
-        takes = f"`{self.source}` takes at least {self.steps:,} steps, and an expression may take {MOST_STEPS:,}"
+        takes = f"`{self.source}` takes at least {self.steps:,} steps, and an expression may take {MAX_STEPS:,}"
         return f"{where} cannot read the {count:,} results of `{key}`: {takes}"
 
 
@@ -63,7 +63,7 @@ def unreadable(body: Body, key: str, count: int, names: Mapping[str, Any]) -> It
             for place, reading in expressions_of(slot):
                 if any(results.are_at(ref.path) for ref in reading.references):
                     steps = fewest_steps(reading.source, results.length)
-                    if steps > MOST_STEPS and (name == key or _is_sure(body, key, name)):
+                    if steps > MAX_STEPS and (name == key or _is_sure(body, key, name)):
                         yield Unreadable(name, place, reading.source, steps)
 
 

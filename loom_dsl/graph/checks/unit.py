@@ -62,7 +62,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolUse:
     """A node that runs a graph.
 
     Attributes:
@@ -108,17 +108,17 @@ class Unit:
         """The place of a node, or of something in it."""
         return (*self.place, "nodes", key, *rest)
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ToolUse]:
         """Every node that runs a graph."""
         for key, node in self.body.nodes.items():
             if isinstance(node, Map):
                 spec, place = node.map, self.at(key, "map", "do")
-                yield Call(self.name, key, spec.do, place, spec.with_, True, False, spec.window > 1)
+                yield ToolUse(self.name, key, spec.do, place, spec.with_, True, False, spec.window > 1)
             elif isinstance(node, Loop):
                 place, sure = self.at(key, "loop", "do"), node.loop.until is not None
-                yield Call(self.name, key, node.loop.do, place, node.loop.with_, True, sure)
+                yield ToolUse(self.name, key, node.loop.do, place, node.loop.with_, True, sure)
             elif isinstance(node, Subgraph) and node.called:
-                yield Call(self.name, key, node.called, self.at(key, "graph"), node.with_, False, True)
+                yield ToolUse(self.name, key, node.called, self.at(key, "graph"), node.with_, False, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +177,14 @@ class Checked:
         return self.units[""] if name == self.graph.name else None
 
     @cached_property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[ToolUse]:
         """Every node of the document that runs a graph."""
         return [call for unit in self.units.values() for call in unit.calls()]
 
     @cached_property
-    def callers(self) -> dict[str, list[Call]]:
+    def callers(self) -> dict[str, list[ToolUse]]:
         """The nodes that run each graph of the document, by its name."""
-        found: dict[str, list[Call]] = {name: [] for name in self.units}
+        found: dict[str, list[ToolUse]] = {name: [] for name in self.units}
         for call in self.calls:
             unit = self.find(call.name)
             if unit is not None:

@@ -25,7 +25,7 @@ such a place before there were rules goes on without them."""
 SAID = "loom.arrivals.2"
 """Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
 ONCE = "this was received before, and counts once"
-MOST_KEPT = 100
+MAX_KEPT = 100
 """Decisions of which a job knows that they counted."""
 
 
@@ -92,7 +92,7 @@ def keep(machine: Moves, decision: Decision, verdict: str) -> None:
     name, content = name_of(decision), _content(decision)
     if name or content:
         entry = f"{verdict}/{name}/{content}" if content else f"{verdict}/{name}"
-        machine.state.counted = [*machine.state.counted, entry][-MOST_KEPT:]
+        machine.state.counted = [*machine.state.counted, entry][-MAX_KEPT:]
 
 
 def outcome(machine: Moves, decision: Decision) -> tuple[str, str] | None:
@@ -127,9 +127,9 @@ VERIFY = "loom.approval.verify"
 PLACE = "~verify/"
 PIPELINES = frozenset({"loom.tool_call", "loom.tool_node"})
 """Graphs whose requests Loom itself makes, so that what is in them is true. Others could ask for anything."""
-MOST_VERIFIED = 50
+MAX_VERIFIED = 50
 """Signatures about one question that are verified at the same time."""
-MOST_NONCES = 100
+MAX_NONCES = 100
 UNVERIFIABLE = "unverifiable"
 """What is said where it could not be found out whether a signature holds."""
 _RETRY = (5, 0.5, 2.0, 10.0)
@@ -173,7 +173,7 @@ def was_counted(machine: Moves, decision: Decision) -> tuple[str, str] | None:
 def note_counted(machine: Moves, decision: Decision) -> None:
     """A decision has counted: its signature never does again."""
     if decision.signature is not None:
-        machine.state.seen = [*machine.state.seen, _mark(decision)][-MOST_NONCES:]
+        machine.state.seen = [*machine.state.seen, _mark(decision)][-MAX_NONCES:]
 
 
 def proof_of(token: Token, decision: Decision) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from loom_dsl.agent.turn import LARGEST_STATE as LARGEST_TURN
+from loom_dsl.agent.turn import MAX_TURN_STATE as MAX_TURN
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import is_among, person
 from loom_dsl.approvals.signature import TOO_LATE, VERIFIED
@@ -31,7 +31,7 @@ from loom_dsl.machine.kinds.approvals import (
     wake,
 )
 from loom_dsl.machine.kinds.decision_queue import (
-    MOST_VERIFIED,
+    MAX_VERIFIED,
     ONCE,
     PIPELINES,
     RULES,
@@ -241,7 +241,7 @@ def remember(machine: Moves, rules: list[str]) -> None:
 def _remember_in_graph(machine: Moves, rules: list[str]) -> None:
     """A graph without turns keeps them beside its tokens, as long as they are few."""
     known = list(dict.fromkeys([*machine.state.remembered, *rules]))
-    if size_of(known) > LARGEST_TURN:
+    if size_of(known) > MAX_TURN:
         return machine.emit("warning", code="not_remembered", message="there are too many rules already")
     machine.state.remembered = known
     return None
@@ -273,7 +273,7 @@ def _said(signal: SignalReceived) -> dict[str, str]:
     return {name: value[:200] for name, value in said.items() if isinstance(value, str) and value}
 
 
-MOST_CHECKED = 50
+MAX_CHECKED = 50
 """Decisions about one question whose time is being looked up."""
 
 
@@ -343,7 +343,7 @@ def _check_arrival(machine: Moves, token: Token, pending: PendingDecision) -> Fo
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
     if pending.signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
         return Found(Verdict.LATE, _late(token))
-    if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MOST_CHECKED:
+    if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MAX_CHECKED:
         return Found(Verdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
     return Found(Verdict.UNDATED)
 
@@ -364,7 +364,7 @@ def _check_place(machine: Moves, pending: PendingDecision) -> Found:
     if pending.decision.signature is None:
         return Found(Verdict.TURN if is_its_turn(machine, pending) else Verdict.BEHIND)
     verified = in_stage(machine, pending.decision.approval_id, Stage.VERIFYING)
-    if sum(other is not pending for other in verified) >= MOST_VERIFIED:
+    if sum(other is not pending for other in verified) >= MAX_VERIFIED:
         return Found(Verdict.CROWDED, ("full", "too many signatures for this approval are being verified; try again"))
     return Found(Verdict.SIGNED)
 

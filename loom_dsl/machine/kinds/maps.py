@@ -5,7 +5,7 @@ from typing import Any
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
 from loom_dsl.graph.nodes import Barrier, Map
-from loom_dsl.graph.plan import MOST_CHUNKS_AT_ONCE, condition
+from loom_dsl.graph.plan import MAX_CHUNKS_AT_ONCE, condition
 from loom_dsl.machine.compensation import confirm
 from loom_dsl.machine.ending import drop_frame
 from loom_dsl.machine.frames import frames_of, open_frame
@@ -15,7 +15,7 @@ from loom_dsl.machine.scope import input_of
 from loom_dsl.machine.state import OWNING, Token
 from loom_dsl.text.canonical import canonical_json
 
-MOST_ITEMS, CHUNK_SIZE, MOST_CHUNKED = 1_000, 200, 20_000
+MAX_ITEMS, CHUNK_SIZE, MAX_CHUNKED = 1_000, 200, 20_000
 """Items of one map inside a workflow; of more, so many at a time go to a child job; and the most in all."""
 
 
@@ -29,13 +29,13 @@ class MapHandler(NodeHandler[Map]):
     def enter(self, machine: Moves, token: Token, node: Map, names: dict[str, Any]) -> None:
         """Start the items of a map."""
         items = condition(node.map.over).evaluate(names)
-        if not isinstance(items, list) or len(items) > MOST_CHUNKED:
+        if not isinstance(items, list) or len(items) > MAX_CHUNKED:
             found = f"{len(items)} items" if isinstance(items, list) else "something that is not a list"
-            raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MOST_CHUNKED}")
+            raise ExpressionError(f"`{node.map.over}` gives {found}; a map goes over a list of at most {MAX_CHUNKED}")
         body = machine.plan.bodies[machine.state.frames[token.frame].graph]
         for one in unreadable(body, token.node, len(items), names):
             raise ExpressionError(f"{one.message(token.node, len(items))}; {ADVICE}")
-        if len(items) > MOST_ITEMS:
+        if len(items) > MAX_ITEMS:
             return _enter_chunks(machine, token, node, items, names)
         if not items and node.map.open is None:
             return machine.complete(token, [])
@@ -109,7 +109,7 @@ def _enter_chunks(machine: Moves, token: Token, node: Map, items: list[Any], nam
     used = [name for name in ("barrier", "need", "done_when", "open", "complete") if getattr(spec, name) is not None]
     if used or spec.detach:
         raise ExpressionError(
-            f"`{token.node}` has {len(items)} items, and over {MOST_ITEMS} a map has no `{(used or ['detach'])[0]}`"
+            f"`{token.node}` has {len(items)} items, and over {MAX_ITEMS} a map has no `{(used or ['detach'])[0]}`"
         )
     shared = input_of(machine.state, machine.state.frames[token.frame])
     chunks = []
@@ -152,7 +152,7 @@ def _fill_window(machine: Moves, token: Token, node: Map) -> None:
     data, do, mapping, window = token.data, node.map.do, node.map.with_, node.map.window
     if data.get("chunked"):
         do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
-        window = MOST_CHUNKS_AT_ONCE
+        window = MAX_CHUNKS_AT_ONCE
     names = None if mapping is None else machine.names(token)
     while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < window:
         index = data["next"]
@@ -180,7 +180,7 @@ def _take_event(machine: Moves, token: Token, node: Map, event: dict[str, Any]) 
     if not data.get("open") or node.map.open is None:
         return False
     if name == node.map.open.add:
-        if len(data["items"]) >= MOST_ITEMS:
+        if len(data["items"]) >= MAX_ITEMS:
             return False
         data["items"] = [*data["items"], event.get("data")]
         data["results"] = [*data["results"], None]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import LONGEST
+from loom_dsl.fields import MAX_DURATION
 from loom_dsl.graph.nodes import Event, Race, Timer
 from loom_dsl.machine.commands import StartTimer
 from loom_dsl.machine.deadlines import seconds_of
@@ -55,7 +55,7 @@ class TimerHandler(NodeHandler[Timer]):
             due = machine.state.last + seconds
         else:
             due = _time(machine.mapped(token, "until", node.timer.until, names), token.node)
-            if not due - machine.state.last <= LONGEST:  # also what is not a number
+            if not due - machine.state.last <= MAX_DURATION:  # also what is not a number
                 raise ExpressionError(f"`{token.node}` would wait until {due:.0f}; a timer waits ten years at most")
         token.data, token.status = {"deadline": due}, TIMING
         machine.command(StartTimer(at=token.at, when=due))
