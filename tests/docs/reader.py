@@ -232,7 +232,7 @@ class Reader:
         port, http = (self._ports[name] for name in ("7233", "7243"))
         dev = f"--port {port} --http-port {http} --headless --db {self._state}/temporal.db"
         own = f'case "$1 $*" in *--port*) ;; dev*) set -- "$@" {dev} ;; esac'
-        there = 'case "$1" in dev) shift; set -- worker "$@" ;; esac'
+        there = 'case "$1 $*" in *--port*) ;; dev*) shift; set -- worker "$@" ;; esac'
         scripts = {
             "loom": f"""{there if has_server else own}
 [ ! -t 0 ] || exec {shlex.join(FRESH)} "$@"
