@@ -62,6 +62,15 @@ _DO: Final = (
 )
 
 
+def is_write_protected(place: str | Path, mode: int = os.W_OK) -> bool:
+    """Whether a file is there and this process may not use it so.
+
+    A file that another process removes meanwhile, as the last one that closes a store does, is not write-protected.
+    Root may not write either what is immutable, or what is on a disk that is mounted to be read only.
+    """
+    return not os.access(place, mode) and os.path.exists(place) and not os.access(place, mode) and os.path.exists(place)
+
+
 class StoreFiles:
     """The file of an open store, and the two that SQLite has beside it.
 
@@ -113,8 +122,7 @@ class StoreFiles:
             if seen.st_size < least:
                 return self._lost(suffix, "was cut off")
             self._shared = max(self._shared, seen.st_size)
-        # Also of root: nobody may write what is immutable, or on a disk that is mounted to be read only.
-        return None if os.access(place, os.W_OK) else self._read_only(place)
+        return self._read_only(place) if is_write_protected(place) else None
 
     def _lost(self, suffix: str, what: str) -> StoreLost:
         name = f"its file {self._places[suffix]}" if suffix else "it"

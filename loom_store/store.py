@@ -32,7 +32,7 @@ from loom_store.engine import (
     upgrade,
     writer_engine,
 )
-from loom_store.files import BESIDE, StoreFiles
+from loom_store.files import BESIDE, StoreFiles, is_write_protected
 from loom_store.location import Location, parse_location
 from loom_store.maintenance import SizeReport, measure_sizes
 from loom_store.queries.base import MIB, Listener, Shared
@@ -481,5 +481,5 @@ def _ensure_file(path: Path, create: bool) -> None:
     if not os.access(path.parent, os.W_OK):
         raise StoreReadOnly(read_only)
     for place in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
-        if place.exists() and not os.access(place, os.R_OK | os.W_OK):
+        if is_write_protected(place, os.R_OK | os.W_OK):
             raise StoreReadOnly(f"{read_only} ({place.name} is the one; `ls -l` and `lsattr` say why)")

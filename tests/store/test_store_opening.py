@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from sqlalchemy import create_engine
 
 from loom_dsl.errors import ConfigurationError, NotAStore, StoreError, StoreMissing, StoreTooNew
 from loom_store.engine import HEAD, VERSION_TABLE, alembic_config
+from loom_store.files import is_write_protected
 from loom_store.location import default_store_path, parse_location
 from loom_store.store import Store
 from loom_store.tables import metadata
@@ -284,3 +286,20 @@ def test_jobs_of_an_older_store_keep_those_below_them(tmp_path: Path) -> None:
     with Store.open(tmp_path / "loom.db") as store:
         above = {name: store.read_sync(lambda tx, name=name: tx.job_above(name)) for name in old}  # type: ignore[misc]
     assert above == {"a": None, "a.part": "a", "a.part.x.y": "a.part", "a.older": None, "alone.part": None}
+
+
+def test_a_file_that_others_make_and_remove_is_not_taken_for_write_protected(tmp_path: Path) -> None:
+    place, ended = tmp_path / "s.db-shm", threading.Event()
+
+    def others() -> None:
+        while not ended.is_set():
+            place.touch()
+            place.unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(others)
+        try:
+            assert not any(is_write_protected(place) for _ in range(20_000))
+        finally:
+            ended.set()
+        running.result()
