@@ -25,10 +25,10 @@ with workflow.unsafe.imports_passed_through():
         StartTimer,
         TimerFired,
     )
-    from loom_dsl.machine.compensation import FUNCTION
     from loom_dsl.machine.interpreter import Machine
     from loom_dsl.machine.payloads import MAX_ARGUMENT, activity_argument, fingerprint, size_of
-    from loom_dsl.machine.retry import Wait, judge
+    from loom_dsl.machine.tokens.compensation import FUNCTION
+    from loom_dsl.machine.tokens.retry import Wait, judge
     from loom_dsl.text.canonical import digest
 
 # How much a job commands at once: what it sends with one workflow task has a size that the server takes.

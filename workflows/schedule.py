@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from workflows.failures import HEARTBEAT, failed_activity
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.machine.retry import growing_pause
+    from loom_dsl.machine.tokens.retry import growing_pause
 
 BEGIN = "loom.job.begin"
 ATTEMPT, MAX_PAUSE = timedelta(seconds=30), timedelta(seconds=60)

@@ -10,7 +10,7 @@ from workflows.activities import UNANSWERED
 from workflows.failures import WORKERS_SECONDS
 
 with workflow.unsafe.imports_passed_through():
-    from loom_dsl.machine.retry import growing_pause
+    from loom_dsl.machine.tokens.retry import growing_pause
     from loom_dsl.observe.webhook_names import BURY, MORE, NEXT, POST, WORKFLOW
 
 LOCAL, HEARTBEAT = timedelta(seconds=10), timedelta(seconds=5)

@@ -34,8 +34,8 @@ from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.library import NAMES
 from loom_dsl.graph.nodes import Activity
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.children import id_part
 from loom_dsl.machine.kinds.approvals import digest_of
+from loom_dsl.machine.tokens.children import id_part
 from loom_dsl.simulation.mocks import EXECUTE, FORMAT, Cast, MockAnswer, MockedCall, stage_result
 from loom_dsl.simulation.names import aliases, frame_of
 from loom_dsl.simulation.run import Played, play_case
@@ -432,7 +432,7 @@ async def compare(plan: Plan, scenario: Scenario, settings: Settings) -> list[Co
 
     Args:
         plan: The graph.
-        scenario: What the world answers. Check it with `scenario_check.check_scenario` first.
+        scenario: What the world answers. Check it with `loom_dsl.simulation.check.check_scenario` first.
         settings: Which server and which namespace.
 
     Raises:

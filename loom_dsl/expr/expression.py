@@ -2,10 +2,10 @@
 
 The grammar is a small part of Python's: literals, names from fixed roots, ``a.b`` and ``a["b"]`` as
 dictionary keys, slices, ``and or not``, comparisons, ``in``, arithmetic on numbers, ``+`` on text and
-lists, ``x if c else y``, list comprehensions of one clause, and the functions of `expr_functions.FUNCTIONS`. There are
+lists, ``x if c else y``, list comprehensions of one clause, and the functions of `functions.FUNCTIONS`. There are
 no methods, no attributes of Python objects, no assignment. Values are JSON.
 
-An expression is compiled once into closures and evaluated with a budget (`expr_values.Budget`): every step costs one
+An expression is compiled once into closures and evaluated with a budget (`values.Budget`): every step costs one
 unit, and what makes or reads a collection costs its size. The budget grows with what the expression reads, so that it
 can go through anything that a job holds, up to a bound: a hostile expression ends in a named error in about a second
 at most, and in milliseconds where it reads little, instead of holding up a workflow task.

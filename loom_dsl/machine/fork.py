@@ -8,12 +8,12 @@ from typing import Any
 from loom_dsl.agent.states import RunState
 from loom_dsl.graph.nodes import Fail, Tool
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.checkpoint import ANEW, FULL, GAVE
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.migration import moved
-from loom_dsl.machine.node_events import OWN_GRAPHS
 from loom_dsl.machine.outbox import Outbox
 from loom_dsl.machine.state import JOINING, OWNING, READY, MachineState, Token
+from loom_dsl.machine.tokens.checkpoint import ANEW, FULL, GAVE
+from loom_dsl.machine.tokens.node_events import OWN_GRAPHS
 
 NOTHING_LEFT = "nothing was left to do when it failed: it had not begun, or it had come to its end; start a new job"
 

@@ -13,7 +13,6 @@ from loom_dsl.expr.values import MAX_STEPS as MAX_STEPS_OF_EXPRESSIONS
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Map, Recurse
 from loom_dsl.graph.plan import Plan, condition
-from loom_dsl.machine.checkpoint import ANEW
 from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
@@ -33,18 +32,11 @@ from loom_dsl.machine.commands import (
     TooLarge,
     Yielded,
 )
-from loom_dsl.machine.compensation import never_began, push
-from loom_dsl.machine.deadlines import deadline_of
-from loom_dsl.machine.ending import drop, drop_all, end, flush, issue_flush, keep_outputs, place_abort, place_ending
-from loom_dsl.machine.frames import new_frame
 from loom_dsl.machine.kinds.approvals import wake
 from loom_dsl.machine.kinds.joins import DEADLOCK, fire_joins, stuck_join, why_stuck
 from loom_dsl.machine.kinds.maps import admitted
 from loom_dsl.machine.kinds.table import HANDLERS
 from loom_dsl.machine.kinds.work import activity_done, activity_failed, child_ended
-from loom_dsl.machine.moves import Moves, NodeHandler
-from loom_dsl.machine.node_events import began, begins
-from loom_dsl.machine.retry import EARLY, is_due, pause_over, run_again, wake_up
 from loom_dsl.machine.signals import receive
 from loom_dsl.machine.state import (
     BACKING_OFF,
@@ -61,6 +53,23 @@ from loom_dsl.machine.state import (
     MachineState,
     Token,
 )
+from loom_dsl.machine.tokens.checkpoint import ANEW
+from loom_dsl.machine.tokens.compensation import never_began, push
+from loom_dsl.machine.tokens.deadlines import deadline_of
+from loom_dsl.machine.tokens.ending import (
+    drop,
+    drop_all,
+    end,
+    flush,
+    issue_flush,
+    keep_outputs,
+    place_abort,
+    place_ending,
+)
+from loom_dsl.machine.tokens.frames import new_frame
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
+from loom_dsl.machine.tokens.node_events import began, begins
+from loom_dsl.machine.tokens.retry import EARLY, is_due, pause_over, run_again, wake_up
 
 # How long an agent's job may be active: a timer of the run ends the turn that is under way.
 

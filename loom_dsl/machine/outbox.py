@@ -15,7 +15,7 @@ URGENT = frozenset({
 })  # fmt: skip
 """Events that an observer waits for; others may travel with whatever activity comes next."""
 _TELLS_APART = {"escalated": "step", "halted": "due"}
-"""What such a change says since `machine_core.NAMED`; others say it by themselves."""
+"""What such a change says since `tokens.core.NAMED`; others say it by themselves."""
 
 MAX_OPEN = 500
 """Events that wait for a carrier until they are stored without one."""

@@ -17,8 +17,8 @@ from loom_dsl.machine.kinds.approvals import HALT_CAUSE, renew_halted
 from loom_dsl.machine.kinds.decision_queue import RULES, outcome
 from loom_dsl.machine.kinds.decisions import DECISION, abort, decide, refuse
 from loom_dsl.machine.kinds.work import child_ended
-from loom_dsl.machine.moves import Moves
-from loom_dsl.machine.retry import resume_steps
+from loom_dsl.machine.tokens.moves import Moves
+from loom_dsl.machine.tokens.retry import resume_steps
 
 
 class Control(BaseModel):

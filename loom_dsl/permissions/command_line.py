@@ -64,7 +64,7 @@ class ShellReading:
         plain: The words of each command, when the line is plain; None: it is not.
         doubt: Why it is not plain, for people and for the model; empty when it is.
         commands: Everything that might run, also inside substitutions and behind wrappers.
-        touches: Words that could name paths, wherever they stand, in the form of `path_shapes`.
+        touches: Words that could name paths, wherever they stand, in the form of `paths`.
         hides: Why it may run what nobody can read, such as code of another language; empty: it does not.
     """
 

@@ -39,7 +39,7 @@ class ToolTraits:
         reference: `module:function`, when that is how the agent names it.
         command: What its command line would run; None: it has none, or nobody could read it.
         command_argument: The argument that holds it; empty: the tool runs no commands.
-        mentions: Paths that the words of the command could name, as `path_shapes` writes them.
+        mentions: Paths that the words of the command could name, as `paths` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
         method: How it would ask them, in capitals; empty: it is not known.
         address: The address that it would ask; empty: none.

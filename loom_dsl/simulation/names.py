@@ -13,7 +13,7 @@ from loom_dsl.graph.library import NAMES
 from loom_dsl.graph.nodes import Activity, AgentNode, Event, Llm, Map, Subgraph, Tool
 from loom_dsl.graph.plan import CHUNK, Plan, runs
 from loom_dsl.machine.commands import RunActivity, StartChild
-from loom_dsl.machine.compensation import FUNCTION
+from loom_dsl.machine.tokens.compensation import FUNCTION
 
 _VISIT, _INDEX = re.compile(r"#\d+"), re.compile(r"\[\d+\]")
 DEEPEST = 20

@@ -335,7 +335,7 @@ def redact(text: str, known: Mapping[str, str] | None = None) -> str:
 
     Args:
         text: Any text, such as a tool's output.
-        known: Names and values of secrets. A value is also found in the forms in which it travels: `redaction_forms`.
+        known: Names and values of secrets. A value is also found in the forms in which it travels.
 
     Returns:
         The text with `${secret:NAME}` for known values and `[redacted:KIND]` for what looks like a credential.

@@ -29,9 +29,9 @@ from loom_dsl.machine.commands import (
     TurnEnded,
     Yielded,
 )
-from loom_dsl.machine.deadlines import seconds_of
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.state import MachineState, Token, natural
+from loom_dsl.machine.tokens.deadlines import seconds_of
 from loom_dsl.simulation.in_memory import Simulation
 from tests.support.simulated import (
     JOB,

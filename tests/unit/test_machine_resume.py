@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from loom_dsl.errors import LoomError
 from loom_dsl.graph.library import NAMES, shipped
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.checkpoint import MAX_KEPT, TAKEN_BACK
 from loom_dsl.machine.commands import RunActivity, Started
 from loom_dsl.machine.fork import NOTHING_LEFT, Resumed, failed_nodes, resumed
 from loom_dsl.machine.state import MachineState
+from loom_dsl.machine.tokens.checkpoint import MAX_KEPT, TAKEN_BACK
 from loom_dsl.simulation.in_memory import Outcome, Simulation
 from tests.support.patterns import SCENARIOS, InMemory, call
 from tests.support.simulated import JOB, SYSTEM, Broken, check_state, check_states, echo, graph, of_type

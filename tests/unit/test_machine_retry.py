@@ -7,9 +7,9 @@ import pytest
 from loom_dsl.fields import MAX_OUTAGE
 from loom_dsl.machine.commands import ActivityFailed, RunActivity
 from loom_dsl.machine.migration import moved
-from loom_dsl.machine.retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, growing_pause, judge
 from loom_dsl.machine.state import MachineState
 from loom_dsl.machine.status import status_of
+from loom_dsl.machine.tokens.retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, growing_pause, judge
 from loom_dsl.simulation.in_memory import Answered, Simulation
 from tests.support.simulated import of_type
 from tests.support.tokens import begin, name, plan, rest, work

@@ -7,8 +7,8 @@ import pytest
 
 from loom_dsl.graph.compiler import check_text
 from loom_dsl.machine.commands import RunActivity
-from loom_dsl.machine.ending import PIECE
 from loom_dsl.machine.kinds.maps import MAX_CHUNKED
+from loom_dsl.machine.tokens.ending import PIECE
 from loom_dsl.simulation.in_memory import Simulation
 from loom_dsl.text.canonical import digest
 from tests.support.simulated import plan_of, simulate

@@ -391,7 +391,7 @@ def test_every_field_says_what_it_means() -> None:
 @pytest.mark.parametrize("root", [Graph, Agent, Script, Scenario])
 def test_every_class_that_reads_a_short_form_has_it_in_the_schema(root: type[BaseModel]) -> None:
     """Who adds a validator that takes more than the fields' types say has to tell the schema."""
-    known = {"Graph", "Body", "Agent"}  # what they read beside their fields is in `schema_documents`
+    known = {"Graph", "Body", "Agent"}  # what they read beside their fields is in `authoring.schema`
     for model in models_of(root):
         decorators = model.__pydantic_decorators__
         reads = [item for item in decorators.model_validators.values() if item.info.mode == "before"]

@@ -220,7 +220,7 @@ def _foreign(unit: Unit, checked: Checked, slot: Slot, text: str) -> Iterator[tu
     """What looks like an expression, and the path that it names."""
     try:
         pieces = list(literal_texts(text)) if "{" in text or "$" in text else []
-    except ExpressionError:  # data that is no template, as `checks_reading.readings` has it
+    except ExpressionError:  # data that is no template, as `slots.readings` has it
         return
     for piece in pieces:
         for found in _FOREIGN.finditer(piece):

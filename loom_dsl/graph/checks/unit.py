@@ -131,9 +131,9 @@ class Checked:
         resolve: Says what is wrong with the name of a tool, a model or an activity; None when that is not known.
         contracts: Gives what functions and tools take and give; None when that is not known.
         whole: Whether all of the document could be read; else some of its nodes only stand for others.
-        kinds: The types of results that were looked at, for `checks_types`.
+        kinds: The types of results that were looked at, for `types`.
         looking: The results whose types are being looked at, the outermost first.
-        written: What each graph writes of those around it, for `checks_data`.
+        written: What each graph writes of those around it, for `data`.
     """
 
     graph: Graph

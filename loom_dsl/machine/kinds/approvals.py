@@ -6,11 +6,11 @@ from loom_dsl.approvals.decision import approval_id, is_digest
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
-from loom_dsl.machine.deadlines import deadline_of
-from loom_dsl.machine.ending import close_approval
 from loom_dsl.machine.kinds.decision_queue import PIPELINES, must_be_signed, needs_signature
-from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import READY, WAITING, Token
+from loom_dsl.machine.tokens.deadlines import deadline_of
+from loom_dsl.machine.tokens.ending import close_approval
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 from loom_dsl.text.canonical import canonical_json, digest
 
 ANNOUNCE = "loom.approval.announce"

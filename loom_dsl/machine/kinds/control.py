@@ -6,9 +6,9 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Cancel, End, Fail, Recurse, Set
 from loom_dsl.machine.commands import TurnEnded
-from loom_dsl.machine.ending import drop
-from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import Frame, Token
+from loom_dsl.machine.tokens.ending import drop
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 
 
 class BranchHandler(NodeHandler[Node]):

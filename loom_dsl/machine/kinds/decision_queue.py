@@ -11,11 +11,11 @@ from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
 from loom_dsl.machine.commands import RunActivity
-from loom_dsl.machine.core import SideWork
 from loom_dsl.machine.decision_states import Stage
-from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.pending_decision import PendingDecision, digest_of, name_of
 from loom_dsl.machine.state import WAITING, Token
+from loom_dsl.machine.tokens.core import SideWork
+from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.tools.risk import reaches
 
 RULES = "loom.arrivals.1"

@@ -19,7 +19,6 @@ from loom_dsl.machine.commands import (
     SignalReceived,
 )
 from loom_dsl.machine.decision_states import Question, Stage, Verdict, next_stage
-from loom_dsl.machine.ending import EXPIRED, close_approval, drop_all
 from loom_dsl.machine.kinds.approvals import (
     approval_due,
     catch_up,
@@ -56,10 +55,11 @@ from loom_dsl.machine.kinds.decision_queue import (
     was_said,
 )
 from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFICATIONS
-from loom_dsl.machine.moves import Moves
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.pending_decision import PendingDecision
 from loom_dsl.machine.state import READY, WAITING, Token
+from loom_dsl.machine.tokens.ending import EXPIRED, close_approval, drop_all
+from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.confusables import mixes_scripts
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.nodes import Join
-from loom_dsl.machine.checkpoint import keep_stuck
-from loom_dsl.machine.ending import drop
-from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import JOINING, OWNING, Token
+from loom_dsl.machine.tokens.checkpoint import keep_stuck
+from loom_dsl.machine.tokens.ending import drop
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 
 DEADLOCK = "join_deadlock"
 """Why a join fails that waits for ever."""

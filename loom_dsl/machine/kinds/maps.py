@@ -6,13 +6,13 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
 from loom_dsl.graph.nodes import Barrier, Map
 from loom_dsl.graph.plan import MAX_CHUNKS_AT_ONCE, condition
-from loom_dsl.machine.compensation import confirm
-from loom_dsl.machine.ending import drop_frame
-from loom_dsl.machine.frames import frames_of, open_frame
-from loom_dsl.machine.moves import Moves, NodeHandler
-from loom_dsl.machine.node_events import ended
-from loom_dsl.machine.scope import input_of
 from loom_dsl.machine.state import OWNING, Token
+from loom_dsl.machine.tokens.compensation import confirm
+from loom_dsl.machine.tokens.ending import drop_frame
+from loom_dsl.machine.tokens.frames import frames_of, open_frame
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
+from loom_dsl.machine.tokens.node_events import ended
+from loom_dsl.machine.tokens.scope import input_of
 from loom_dsl.text.canonical import canonical_json
 
 MAX_ITEMS, CHUNK_SIZE, MAX_CHUNKED = 1_000, 200, 20_000

@@ -6,11 +6,11 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.generated import Written, refusal, text_of, too_large
 from loom_dsl.graph.nodes import Loop, Subgraph, Tool
 from loom_dsl.graph.plan import condition
-from loom_dsl.machine.children import start_child
-from loom_dsl.machine.frames import frames_of, open_frame
-from loom_dsl.machine.moves import Moves, NodeHandler
-from loom_dsl.machine.scope import input_of
 from loom_dsl.machine.state import OWNING, Frame, Token
+from loom_dsl.machine.tokens.children import start_child
+from loom_dsl.machine.tokens.frames import frames_of, open_frame
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
+from loom_dsl.machine.tokens.scope import input_of
 
 TOOL_GRAPH = "loom.tool_node"
 

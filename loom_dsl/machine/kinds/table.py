@@ -17,7 +17,7 @@ from loom_dsl.machine.kinds.maps import MapHandler
 from loom_dsl.machine.kinds.subgraphs import LoopHandler, SubgraphHandler, ToolHandler
 from loom_dsl.machine.kinds.waits import EventHandler, RaceHandler, TimerHandler
 from loom_dsl.machine.kinds.work import ActivityHandler, AgentHandler, LlmHandler
-from loom_dsl.machine.moves import NodeHandler
+from loom_dsl.machine.tokens.moves import NodeHandler
 
 HANDLERS: Mapping[str, NodeHandler[Any]] = {
     "branch": BranchHandler(),

@@ -7,9 +7,9 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import MAX_DURATION
 from loom_dsl.graph.nodes import Event, Race, Timer
 from loom_dsl.machine.commands import StartTimer
-from loom_dsl.machine.deadlines import seconds_of
-from loom_dsl.machine.moves import Moves, NodeHandler
 from loom_dsl.machine.state import LISTENING, TIMING, Token
+from loom_dsl.machine.tokens.deadlines import seconds_of
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 
 
 class EventHandler(NodeHandler[Event]):

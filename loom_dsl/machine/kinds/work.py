@@ -5,14 +5,14 @@ from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.nodes import Activity, AgentNode, Llm
-from loom_dsl.machine.checkpoint import done_after_all
-from loom_dsl.machine.children import start_child
 from loom_dsl.machine.commands import ActivityFailed, ChildEnded, RunActivity
-from loom_dsl.machine.compensation import activity_of, adopt, confirm
-from loom_dsl.machine.deadlines import seconds_of
-from loom_dsl.machine.moves import Moves, NodeHandler
-from loom_dsl.machine.retry import answer_failed
 from loom_dsl.machine.state import CHILD, READY, RUNNING, Token
+from loom_dsl.machine.tokens.checkpoint import done_after_all
+from loom_dsl.machine.tokens.children import start_child
+from loom_dsl.machine.tokens.compensation import activity_of, adopt, confirm
+from loom_dsl.machine.tokens.deadlines import seconds_of
+from loom_dsl.machine.tokens.moves import Moves, NodeHandler
+from loom_dsl.machine.tokens.retry import answer_failed
 
 LLM_RETRY = (4, 1.0, 2.0, 60.0)
 """Tries of a model that answers with what cannot be used."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from loom_dsl.fields import MAX_OUTAGE
 from loom_dsl.machine.commands import ActivityFailed, CancelTimer, RunActivity, StartTimer
-from loom_dsl.machine.core import Core
-from loom_dsl.machine.node_events import OWN_GRAPHS, retried
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.state import BACKING_OFF, HALTED, READY, RUNNING, Token
+from loom_dsl.machine.tokens.core import Core
+from loom_dsl.machine.tokens.node_events import OWN_GRAPHS, retried
 
 MAX_PAUSE = 300.0
 """Seconds between two tries of what is away. Each costs some dozen events: 3,500 a day at this pause."""

@@ -7,9 +7,9 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Retry
 from loom_dsl.graph.edges import Node
 from loom_dsl.machine.commands import ActivityFailed, RunActivity
-from loom_dsl.machine.core import Core
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.state import Token
+from loom_dsl.machine.tokens.core import Core
 
 FUNCTION = "loom.function.call"
 MAX_UNDO = 1_000

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loom_dsl.machine.core import Core
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.state import Frame, MachineState, Token
+from loom_dsl.machine.tokens.core import Core
 
 MAX_KEPT = 256 * 1024
 """Bytes as JSON of what is kept."""

@@ -12,8 +12,8 @@ from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import ActivityFailed, Answer, Command, RunActivity
 from loom_dsl.machine.pending_decision import PendingDecision
-from loom_dsl.machine.scope import names_at, turn_names
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
+from loom_dsl.machine.tokens.scope import names_at, turn_names
 
 
 def rests(token: Token) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import MAX_DURATION, parse_duration
 from loom_dsl.graph.edges import Node
-from loom_dsl.machine.core import Core
 from loom_dsl.machine.state import Token
+from loom_dsl.machine.tokens.core import Core
 
 
 def seconds_of(value: Any, what: str) -> float | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import CHUNK, PART
-from loom_dsl.machine.core import Core
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, LISTENING, OWNING, RUNNING, TIMING, Token
+from loom_dsl.machine.tokens.core import Core
 
 BY_ITSELF = frozenset({"activity", "llm"})
 """Kinds whose activity takes along that it begins."""

@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from loom_dsl.machine.commands import StartChild
-from loom_dsl.machine.core import Core
 from loom_dsl.machine.state import CHILD, Token
+from loom_dsl.machine.tokens.core import Core
 from loom_dsl.text.canonical import digest
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")

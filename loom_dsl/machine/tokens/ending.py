@@ -7,14 +7,14 @@ from typing import Any
 from loom_dsl.agent.run import result_of_failure, result_of_finish
 from loom_dsl.agent.states import RunState
 from loom_dsl.errors import ExpressionError
-from loom_dsl.machine.checkpoint import keep_all, stored, where_failed
 from loom_dsl.machine.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
-from loom_dsl.machine.compensation import handed_up, take_back
-from loom_dsl.machine.core import Core, SideWork
-from loom_dsl.machine.node_events import BY_ITSELF, TOLD, cancelled
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
-from loom_dsl.machine.retry import wait_over
 from loom_dsl.machine.state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
+from loom_dsl.machine.tokens.checkpoint import keep_all, stored, where_failed
+from loom_dsl.machine.tokens.compensation import handed_up, take_back
+from loom_dsl.machine.tokens.core import Core, SideWork
+from loom_dsl.machine.tokens.node_events import BY_ITSELF, TOLD, cancelled
+from loom_dsl.machine.tokens.retry import wait_over
 from loom_dsl.text.canonical import digest
 
 FLUSH = "loom.events.flush"

@@ -5,9 +5,9 @@ from typing import Any
 from loom_dsl.errors import ExpressionError, PlanError
 from loom_dsl.graph.graph import filled_input
 from loom_dsl.graph.state import initial
-from loom_dsl.machine.core import Core
-from loom_dsl.machine.scope import input_of
 from loom_dsl.machine.state import Frame, Token
+from loom_dsl.machine.tokens.core import Core
+from loom_dsl.machine.tokens.scope import input_of
 
 DEEPEST = 60
 """Graphs inside one another, of whatever names."""

@@ -8,17 +8,17 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.graph.state import FIELDS, reduced, written
-from loom_dsl.machine.checkpoint import GAVE, keep, keep_owner
 from loom_dsl.machine.commands import CancelTimer
-from loom_dsl.machine.compensation import confirm
-from loom_dsl.machine.core import Core
-from loom_dsl.machine.ending import drop, drop_frame, end, keep_outputs, sweep
-from loom_dsl.machine.frames import frames_of
-from loom_dsl.machine.node_events import blamed, ended
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
-from loom_dsl.machine.retry import wait_over
-from loom_dsl.machine.scope import state_frame
 from loom_dsl.machine.state import OWNING, READY, MachineState, Token
+from loom_dsl.machine.tokens.checkpoint import GAVE, keep, keep_owner
+from loom_dsl.machine.tokens.compensation import confirm
+from loom_dsl.machine.tokens.core import Core
+from loom_dsl.machine.tokens.ending import drop, drop_frame, end, keep_outputs, sweep
+from loom_dsl.machine.tokens.frames import frames_of
+from loom_dsl.machine.tokens.node_events import blamed, ended
+from loom_dsl.machine.tokens.retry import wait_over
+from loom_dsl.machine.tokens.scope import state_frame
 
 MAX_THREADS = 1_000
 """Tokens that one node may send out."""
