@@ -146,7 +146,9 @@ class Rehearsal:
 
 
 def play_scenario(plan: Plan, scenario: Scenario, *, steps_per_run: int | None = None) -> Rehearsal:
-    """Play every case. Check it with `loom_dsl.simulation.check.check_scenario` first: here, names that are not there do nothing.
+    """Play every case.
+
+    Check it with `loom_dsl.simulation.check.check_scenario` first: here, names that are not there do nothing.
 
     Raises:
         UserError: It cannot be played; see `play_case`.
