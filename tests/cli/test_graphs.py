@@ -47,7 +47,7 @@ def test_a_graph_is_started_answered_and_told_what_happened(
     (row,) = house.pending(job)
     listed = house.loom("approvals", "--job", job).out
     assert "Order lamp?" in listed
-    assert f"loom approve {job} {row['id']} --choice buy|leave" in listed
+    assert f"loom approve {job} {row['id']} --choice buy|leave" in " ".join(listed.split())
     refused = house.loom("approve", job, "--yes")
     assert refused.code == 2
     assert "buy, leave" in refused.err

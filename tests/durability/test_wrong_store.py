@@ -61,7 +61,7 @@ async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None
 
 
 async def test_a_job_waits_for_a_worker_that_has_its_engine(house: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_dsl.graph.plan.ENGINE", ENGINE + 1)
+    monkeypatch.setattr("loom_client.start.submission.ENGINE", ENGINE + 1)
     opened = await house([{"say": "hello"}])
     async with opened.runtime() as runtime:
         async with make_worker(opened.loom.client, runtime, opened.settings.task_queue):
@@ -72,6 +72,6 @@ async def test_a_job_waits_for_a_worker_that_has_its_engine(house: Opener, monke
 
             (message, *_) = await eventually(refused)
             assert f"the job needs engine {ENGINE + 1}, and this worker has {ENGINE}" in message
-        monkeypatch.setattr("loom_dsl.graph.plan.ENGINE", ENGINE + 1)
+        monkeypatch.setattr("workflows.graph.ENGINE", ENGINE + 1)
         async with make_worker(opened.loom.client, runtime, opened.settings.task_queue):
             assert (await account(opened.loom.store, job)).status == "completed"
