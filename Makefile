@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 SHOW := loom_cli/dev/progress.py
 TESTS ?= tests
 # More than cores: tests with real processes wait for most of their time.
-WORKERS ?= 4
+WORKERS ?= 3
 # Hundreds of processes are started by the tests: none need compile Loom again.
 unexport PYTHONDONTWRITEBYTECODE
 
