@@ -17,7 +17,7 @@ from loom_dsl.permissions.traits import traits_of
 from loom_dsl.text.redaction import redact
 from loom_dsl.tools.tool import Tool
 from loom_tools.registry import ToolRegistry
-from loom_tools.shell import read_command
+from loom_tools.shell_reader import read_command
 from loom_tools.workspace.workspace import Workspace
 
 KIB, MIB = 1024, 1024 * 1024

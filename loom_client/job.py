@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.service import RPCError
 
-from loom_client.approvals import check_edit
+from loom_client.edited_arguments import check_edit
 from loom_client.server.errors import is_missing, is_unanswered, refusal
 from loom_client.server.reconcile import is_running, why_refused
 from loom_client.server.reconnect import SENT_SECONDS, lasting

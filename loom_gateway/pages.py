@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import HTMLResponse
 
-from loom_client.approvals import rules_in_words
+from loom_client.edited_arguments import rules_in_words
 from loom_dsl.text.confusables import gathered, revealed
 from loom_gateway.links import Link
 from loom_gateway.responses import SAFE, TITLES, Problem

@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from loom_client.approvals import is_repeated
 from loom_client.client import Loom
+from loom_client.edited_arguments import is_repeated
 from loom_client.job import JobHandle, with_whole_answer
 from loom_client.start.submission import new_id
 from loom_dsl.agent.run import RunResult

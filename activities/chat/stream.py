@@ -18,7 +18,7 @@ import openai
 import pydantic_core
 
 from activities.chat.errors import Provider
-from activities.http_errors import causes_of
+from activities.connection_errors import causes_of
 from loom_dsl.errors import ConfigurationError, ModelProtocolError, ModelUnavailable
 from loom_dsl.fields import parse_duration
 from loom_dsl.text.canonical import read_json

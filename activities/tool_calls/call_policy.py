@@ -21,7 +21,7 @@ from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.risk import reaches
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_tools.running import check_call, run_in_thread_if_large
-from loom_tools.shell import read_command
+from loom_tools.shell_reader import read_command
 from loom_tools.user_code import Code, as_nothing
 from loom_tools.workspace.workspace import Workspace
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 from standardwebhooks import Webhook
 
-from activities.http_errors import unreached
+from activities.connection_errors import unreached
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.observe.webhooks import Endpoint, read_webhooks, resolved, variable_of
 

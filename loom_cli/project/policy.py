@@ -30,7 +30,7 @@ from loom_dsl.tools.risk import lowest, reaches
 from loom_dsl.tools.tool import Tool
 from loom_tools.policy_files import POLICY_VARIABLE, deployment_policy, project_policy
 from loom_tools.registry import ToolRegistry
-from loom_tools.shell import read_command
+from loom_tools.shell_reader import read_command
 from loom_tools.workspace.protected import refuse_protected, refuse_secret
 from loom_tools.workspace.workspace import Workspace
 

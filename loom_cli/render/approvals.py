@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from loom_cli.render.text import duration, place
-from loom_client.approvals import rules_in_words
+from loom_client.edited_arguments import rules_in_words
 from loom_dsl.approvals.decision import CHOICES
 from loom_dsl.observe.events import Event
 from loom_dsl.text.confusables import gathered, revealed

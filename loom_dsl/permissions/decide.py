@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from loom_dsl.permissions.command_line import base_name
 from loom_dsl.permissions.paths import is_open, may_mean
 from loom_dsl.permissions.policy import MODES, Decision, Mode, Permissions
 from loom_dsl.permissions.python_code import is_harmless
 from loom_dsl.permissions.remembered import OWN, UNTRUSTED, Remembered, answered, covering
+from loom_dsl.permissions.risky_commands import base_name
 from loom_dsl.permissions.rules import COMMAND_TOOLS, Call, Rule, parse_rule
 from loom_dsl.permissions.traits import ToolTraits, traits_of
 from loom_dsl.text.canonical import canonical_json, digest

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from loom_dsl.permissions.command_line import UNKNOWN, ShellReading
-from loom_dsl.permissions.command_rules import CommandPattern, command_pattern, literal_pattern, reading_may_fit
 from loom_dsl.permissions.domains import DomainPattern
 from loom_dsl.permissions.paths import (
     PathPattern,
@@ -22,6 +20,8 @@ from loom_dsl.permissions.paths import (
     normal_path,
     wildcard,
 )
+from loom_dsl.permissions.risky_commands import UNKNOWN, ShellReading
+from loom_dsl.permissions.shell_reading import CommandPattern, command_pattern, literal_pattern, reading_may_fit
 from loom_dsl.text.canonical import canonical_json
 
 COMMAND_TOOLS = frozenset({"execute_bash"})

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_dsl.errors import LoomError
-from loom_dsl.permissions.command_line import ShellReading, Words, base_name
 from loom_dsl.permissions.domains import host_of
 from loom_dsl.permissions.paths import is_partly_open, normal_path, shapes_in
+from loom_dsl.permissions.risky_commands import ShellReading, Words, base_name
 from loom_dsl.permissions.rules import Call
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import Risk

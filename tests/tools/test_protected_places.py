@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_cli.doctor.check import Status
-from loom_cli.doctor.machine import without_namespaces
+from loom_cli.doctor.environment import without_namespaces
 from loom_dsl.errors import PermissionDenied, ToolError
 from loom_tools.builtin.commands import told
 from loom_tools.sandbox.order import Means

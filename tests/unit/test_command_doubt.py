@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.permissions.command_rules import hidden_in_assignment
 from loom_dsl.permissions.paths import ANY, PART, PathPattern, may_mean
+from loom_dsl.permissions.shell_reading import hidden_in_assignment
 from tests.support.doubtful_lines import ELSEWHERE, HIDING, PERHAPS_TOUCHING, RUNNING_RM, SHOWING, TOUCHING
 from tests.unit.test_command_rules import verdict
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.permissions.command_rules import CommandPattern, literal_pattern
 from loom_dsl.permissions.decide import Verdict, decide
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.permissions.remembered import Remembered
+from loom_dsl.permissions.shell_reading import CommandPattern, literal_pattern
 from loom_dsl.permissions.traits import traits_of
 from loom_dsl.tools.tool import tool
-from loom_tools.shell import read_command
+from loom_tools.shell_reader import read_command
 from tests.support.command_lines import HIDDEN_RM, NOT_PLAIN
 
 

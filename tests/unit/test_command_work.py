@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_dsl.permissions.command_line import MAX_CHARACTERS, UNKNOWN
-from loom_tools.shell import MAX_COMMANDS, MAX_WORK, read_command
+from loom_dsl.permissions.risky_commands import MAX_CHARACTERS, UNKNOWN
+from loom_tools.shell_reader import MAX_COMMANDS, MAX_WORK, read_command
 from tests.unit.test_command_rules import verdict
 
 POLICY = {

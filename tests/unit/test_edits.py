@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.approvals import MAX_SHOWN, problem_with
+from loom_client.edited_arguments import MAX_SHOWN, problem_with
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.tools.tool import tool
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_client.approvals import is_repeated
+from loom_client.edited_arguments import is_repeated
 from loom_dsl.text.canonical import digest
 
 ASKED = "a" * 64

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.jobs.signatures import keys_of
-from loom_client.approvals import evidence
+from loom_client.edited_arguments import evidence
 from loom_client.signing import SigningKey
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals, read_policy

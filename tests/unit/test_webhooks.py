@@ -25,7 +25,7 @@ from activities.webhooks.sender import NotTaken, Sender, Senders
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, DocumentError
 from loom_dsl.observe.webhooks import Endpoint, read_webhooks, told_as
-from loom_gateway.issue import link_maker
+from loom_gateway.link_issuer import link_maker
 from loom_gateway.links import read
 from loom_store.rows import ApprovalRow
 from loom_store.store import Store

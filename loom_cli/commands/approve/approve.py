@@ -157,7 +157,7 @@ async def decide_one(
     from loom_cli.commands.approve.find import chosen
     from loom_cli.commands.run.prompt import can_ask
     from loom_cli.opening import existing_store, opened
-    from loom_client.approvals import check_edit
+    from loom_client.edited_arguments import check_edit
 
     settings, edited = connection.settings(), fields.get("edited_arguments")
     with existing_store(settings) as opened_store:

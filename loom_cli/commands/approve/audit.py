@@ -33,7 +33,7 @@ async def verify(
     from activities.jobs.signatures import keys_of
     from loom_cli.opening import existing_store
     from loom_cli.render.text import plural
-    from loom_client.approvals import evidence
+    from loom_client.edited_arguments import evidence
     from loom_dsl.approvals.decision import is_digest
     from loom_dsl.errors import UserError
 

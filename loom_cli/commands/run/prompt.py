@@ -199,7 +199,7 @@ class Prompter:
         if after == before:
             self.paper.line("nothing was changed", "yellow")
             return None
-        from loom_client.approvals import problem_with
+        from loom_client.edited_arguments import problem_with
 
         if problem := problem_with(schema, after):
             self.paper.line(f"not taken: {one_line(problem, 300)}", "yellow")

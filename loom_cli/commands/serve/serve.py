@@ -236,7 +236,7 @@ def _links_of(settings: "Settings", options: "WorkerOptions") -> "Links":
     senders = Senders.load(options.webhooks, os.environ, named_by("--webhooks", options.webhooks))
     if not any(endpoint.links for endpoint in senders.endpoints):
         return no_links
-    from loom_gateway.issue import link_maker  # only here: the gateway is no part of a worker
+    from loom_gateway.link_issuer import link_maker  # only here: the gateway is no part of a worker
 
     return link_maker(settings, os.environ)
 

@@ -12,7 +12,7 @@ from loom_cli.render.approvals import outcome_of
 from loom_cli.render.reports import draw_tree
 from loom_cli.render.terminal import Terminal, cells, terminal_for
 from loom_cli.render.text import duration, place, plural, size
-from loom_client.approvals import rules_in_words
+from loom_client.edited_arguments import rules_in_words
 from loom_client.effects import unheard_line
 from loom_client.server.workers import told_worker
 from loom_dsl.agent.run import RunUsage

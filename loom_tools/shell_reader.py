@@ -7,7 +7,8 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from loom_dsl.permissions.command_line import (
+from loom_dsl.permissions.paths import ANY, PART, is_partly_open, normal_path
+from loom_dsl.permissions.risky_commands import (
     MAX_CHARACTERS,
     SHELLS,
     UNKNOWN,
@@ -19,7 +20,7 @@ from loom_dsl.permissions.command_line import (
     plain_parts,
     risky_words,
 )
-from loom_dsl.permissions.command_rules import (
+from loom_dsl.permissions.shell_reading import (
     filled_in,
     hidden_in_assignment,
     is_unknown,
@@ -30,7 +31,6 @@ from loom_dsl.permissions.command_rules import (
     takes_code,
     what_hides,
 )
-from loom_dsl.permissions.paths import ANY, PART, is_partly_open, normal_path
 
 # Words of a parsed command line as shapes of paths: what of them is told, and what only running the line tells.
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from itertools import pairwise
 
-from loom_dsl.permissions.command_line import (
+from loom_dsl.permissions.paths import normal_path, wildcard
+from loom_dsl.permissions.risky_commands import (
     SHELLS,
     ShellReading,
     Words,
@@ -16,7 +17,6 @@ from loom_dsl.permissions.command_line import (
     is_wrapper,
     risky_words,
 )
-from loom_dsl.permissions.paths import normal_path, wildcard
 
 # Commands of which a rule about other commands cannot tell what they run: code of a language, unknown programs.
 
