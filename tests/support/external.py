@@ -41,8 +41,9 @@ def _held(context: ToolContext) -> Iterator[None]:
 
 
 def _act(context: ToolContext, text: str) -> str:
-    _write(context, BEGUN, context.idempotency_key)
+    # The effect first: who waits for an attempt to be told, and then kills, finds its effect done.
     _write(context, LEDGER, f"{context.idempotency_key} {text}")
+    _write(context, BEGUN, context.idempotency_key)
     for _ in _held(context):
         time.sleep(0.01)
     return f"done: {text}"
