@@ -12,7 +12,9 @@ PY := $(VENV)/bin/python
 SHOW := loom_cli/dev/progress.py
 TESTS ?= tests
 # More than cores: tests with real processes wait for most of their time.
-WORKERS ?= 3
+WORKERS ?= 4
+# A module's tests share what they start, so one process runs all of a module.
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Hundreds of processes are started by the tests: none need compile Loom again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,7 +27,7 @@ demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for y
 	@$(PY) -m demo
 
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
-	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly" $(TESTS)
+	@$(PY) -m pytest -q $(PARALLEL) -m "not nightly" $(TESTS)
 
 check: static unit ## Lint, types, directions of imports, unit tests: under a minute
 
@@ -50,8 +52,8 @@ unit: $(VENV)/.installed ## Only the unit tests
 bench: $(VENV)/.installed temporal ## Measure speed and size, into benchmarks/RESULTS.md
 	@$(PY) -m benchmarks
 
-nightly: $(VENV)/.installed temporal ## The long tests, too
-	@$(PY) -m pytest -q -n $(WORKERS) -m nightly $(TESTS)
+nightly: $(VENV)/.installed temporal ## The long tests, and the laws with 500 examples each, into tests/NIGHTLY.md
+	@$(PY) -m pytest -q -n $(WORKERS) -m "nightly or hypothesis" --hypothesis-profile=night -p tests.support.nightly $(TESTS)
 
 temporal: $(VENV)/.installed
 	@$(PY) -m loom_cli.dev.temporal_cli > /dev/null

@@ -81,11 +81,8 @@ def write(tables: Sequence[Table], *, path: Path = RESULTS) -> None:
 
 def machine() -> list[str]:
     """Say how the runs are made and on what."""
-    memory = psutil.virtual_memory().total / 2**30
-    packages = ", ".join(f"{name} {version(name)}" for name in ("temporalio", "pydantic", "SQLAlchemy", "openai"))
     return [
-        f"- Written by `make bench` on {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} "
-        f"{platform.release()}, Python {platform.python_version()}, {packages}",
+        f"- Written by `make bench` on {host()}",
         "- Where a machine is busy with other work, ratios within a round say more than times",
         "- Server: Temporal's dev server on an SQLite file, with the settings of `temporal-dev.yml` (tuned) or without "
         "(stock). The server, the scripted model, each worker and the driver are processes of their own.",
@@ -96,6 +93,16 @@ def machine() -> list[str]:
         "over rounds in which the contestants take turns; a ratio is the median of the rounds' ratios. CPU is that of "
         "the worker and the server together, and suffers least from other work on the machine.",
     ]
+
+
+def host() -> str:
+    """Name the machine, and the versions of what is measured there."""
+    memory = psutil.virtual_memory().total / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in ("temporalio", "pydantic", "SQLAlchemy", "openai"))
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}, {packages}"
+    )
 
 
 def _processor() -> str:

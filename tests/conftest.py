@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ from tests.support import ready_loom, shared_server
 from tests.support.processes import children_left, exit_now
 from tests.support.server import create_namespace, run_apart, small_server
 
+_FIRST = ("docs", "durability", "failures", "cli", "server")
 _session = pytest.StashKey[pytest.Session]()
 
 # What whoever runs the tests has set for their own Loom, models, proxy and terminal is none of the tests' business.
@@ -29,8 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 
 # By itself hypothesis fails an example that takes 200 ms: on a busy machine that says nothing of what is tested.
-settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+_BUSY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+# By day the same examples in each run, so that what fails fails for whoever looks; new ones are drawn by night.
+settings.register_profile("day", max_examples=25, derandomize=True, **_BUSY)
+settings.register_profile("night", max_examples=500, print_blob=True, **_BUSY)
+settings.load_profile("day")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,6 +90,12 @@ async def own_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     """A started server that only this test uses, and so may kill and start again."""
     async with small_server(tmp_path_factory.mktemp("own")) as server:
         yield server
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that wait for servers and processes: the tests of a moment fill the end of a run."""
+    places = {folder: place for place, folder in enumerate(_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -164,7 +164,7 @@ def changed(what: str) -> Callable[[Any], bool]:
 @pytest.mark.parametrize(
     ("each", "seconds"),
     [
-        pytest.param(12, 8, id="12"),
+        pytest.param(3, 8, id="3"),
         pytest.param(200, 60, id="200", marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
     ],
 )

@@ -26,7 +26,6 @@ from tests.support.waiting import PATIENCE, eventually
 pytestmark = [pytest.mark.server, pytest.mark.crash]
 
 AWAY, BACK = "does not answer; waiting for it", "answers again"
-WAITERS = 24
 _ROOT = Path(__file__).resolve().parents[2]
 TOGETHER = """
 import asyncio, sys
@@ -78,14 +77,15 @@ async def ended(waiting: "subprocess.Popen[str]") -> tuple[str, str]:
     return out, err
 
 
+@pytest.mark.parametrize("waiters", [8, pytest.param(24, marks=pytest.mark.nightly)])
 async def test_all_waiters_of_one_process_outlast_two_kills_and_are_told_of_each_in_one_line(
-    house: Opener, own_server: DevServer
+    house: Opener, own_server: DevServer, waiters: int
 ) -> None:
     opened = await house(calling("register"), server=own_server)
     async with opened.worker():
         job = await opened.start(hold=True)
         await eventually(lambda: lines(opened.workdir(job), BEGUN))
-        waiting = process(opened, "-c", TOGETHER, job.id, str(WAITERS))
+        waiting = process(opened, "-c", TOGETHER, job.id, str(waiters))
         try:
             assert waiting.stdout
             assert await asyncio.to_thread(waiting.stdout.readline) == "ready\n"
@@ -94,13 +94,14 @@ async def test_all_waiters_of_one_process_outlast_two_kills_and_are_told_of_each
             out, err = await ended(waiting)
         finally:
             waiting.kill()
-    assert out == " ".join(["completed"] * WAITERS) + "\n", err
+    assert out == " ".join(["completed"] * waiters) + "\n", err
     told = err.splitlines()
     assert 2 <= len(told) <= 4, told
     assert [line.endswith(AWAY) for line in told] == [True, False] * (len(told) // 2), told
     assert all(line.endswith(BACK) for line in told[1::2]), told
 
 
+@pytest.mark.nightly
 async def test_commands_that_wait_outlast_a_kill_and_end_as_the_job_does(house: Opener, own_server: DevServer) -> None:
     opened = await house(calling("register"), server=own_server)
     async with opened.worker():

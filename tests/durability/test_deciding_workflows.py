@@ -49,7 +49,10 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 both = pytest.mark.parametrize(
     "program",
-    [pytest.param(PYTHON, id="Python"), pytest.param(GO, id="Go", marks=pytest.mark.timeout(900))],  # a cold build
+    [
+        pytest.param(PYTHON, id="Python"),
+        pytest.param(GO, id="Go", marks=[pytest.mark.nightly, pytest.mark.timeout(900)]),
+    ],  # a cold build
     indirect=True,
 )
 

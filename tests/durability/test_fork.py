@@ -161,6 +161,7 @@ async def test_a_job_that_reached_its_limit_goes_on_with_a_budget_of_the_forks_o
     assert (keys(opened, parent), keys(opened, fork)) == (["0", "1", "2"], ["3", "4"])
 
 
+@pytest.mark.nightly
 async def test_a_job_whose_history_is_gone_from_the_server_is_forked_from_the_store(house: Opener) -> None:
     opened = await house(steps(3))
     client = opened.loom.client
@@ -186,7 +187,9 @@ async def test_a_job_whose_history_is_gone_from_the_server_is_forked_from_the_st
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(("tool", "outcome"), [("register", "settled"), ("send", "unknown")])
+@pytest.mark.parametrize(
+    ("tool", "outcome"), [pytest.param("register", "settled", marks=pytest.mark.nightly), ("send", "unknown")]
+)
 async def test_a_killed_worker_of_a_fork_repeats_no_effect_of_it_or_of_its_parent(
     house: Opener, tool: str, outcome: str
 ) -> None:

@@ -47,6 +47,7 @@ async def failing(job: Job) -> bool:
     return any("store" in each.last_failure.message for each in pending)
 
 
+@pytest.mark.nightly
 async def test_calls_that_were_approved_while_the_disk_was_full_are_done_when_there_is_room(house: Opener) -> None:
     calls: list[dict[str, Any]] = [{"tool": "send", "args": {"text": text}} for text in ("one", "two")]
     opened = await house([{"say": "I call.", "calls": calls}, {"say": "It says: {last}"}])
@@ -85,6 +86,7 @@ async def test_what_a_tool_returned_while_the_disk_was_full_is_written_when_ther
     assert (folder / BEGUN).read_text() == "begun\n"
 
 
+@pytest.mark.nightly
 async def test_a_model_whose_answer_cannot_be_written_is_not_asked_again(house: Opener) -> None:
     opened = await house([{"say": "word " * 60, "chunk": 5, "delay": "50ms"}])
     async with worker_of(opened) as worker:

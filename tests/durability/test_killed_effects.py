@@ -28,14 +28,15 @@ def case(tool: str, *points: str, nightly: bool = False) -> Any:
     return pytest.param(tool, points, id=" and ".join((tool, *points)), marks=[pytest.mark.nightly] * nightly)
 
 
-CASES = [
-    *(case("send", point) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
-    *(case("register", point) for point in (BEFORE, AFTER, RETURNED)),
-    *(case("register", point, nightly=True) for point in (INTENT, SETTLED)),
-    *(case("register", point, RECONCILED, nightly=point == BEFORE) for point in (BEFORE, AFTER)),
-    *(case("put", point, nightly=point != AFTER) for point in (INTENT, BEFORE, AFTER, RETURNED, SETTLED)),
-    case("put", AFTER, RETURNED, nightly=True),
+POINTS = (INTENT, BEFORE, AFTER, RETURNED, SETTLED)
+BY_DAY = (("send", AFTER), ("send", SETTLED), ("register", AFTER, RECONCILED), ("put", AFTER))
+"""One for each way to go on: it is told as unknown, what is settled is used, it is asked about, it is done again."""
+ALL = [
+    *((tool, point) for tool in TOOLS for point in POINTS),
+    *(("register", point, RECONCILED) for point in (BEFORE, AFTER)),
+    ("put", AFTER, RETURNED),
 ]
+CASES = [case(*each, nightly=each not in BY_DAY) for each in ALL]
 
 
 @pytest.mark.parametrize(("tool", "points"), CASES)
@@ -67,6 +68,7 @@ async def test_an_effect_is_there_once_wherever_its_worker_is_killed(
     assert [effect.idempotent for effect in effects] == [tool == "put"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("tool", "hooks"), [("late", {}), ("stubborn", {"before_execute": f"{stopped.__name__}:linger"})]
 )

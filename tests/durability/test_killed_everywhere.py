@@ -14,7 +14,7 @@ from tests.durability.reading import failed_tasks, histories, trace
 from tests.durability.test_graphs import MODULE, worker_of
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.server, pytest.mark.crash]
+pytestmark = [pytest.mark.server, pytest.mark.crash, pytest.mark.nightly]
 SILENT = [{"say": "never asked"}]
 WORK = {"activity": f"{MODULE}:untyped", "with": {"first": "${[run.id != '', index]}"}, "heartbeat": "2s"}
 HERE = {**WORK, "with": {"first": 1}}
@@ -76,9 +76,7 @@ def points(sample: bool, most: int) -> list[int]:
     return [most // 3, 2 * most // 3] if sample else list(range(4, most, 2))
 
 
-@pytest.mark.parametrize(
-    "sample", [True, pytest.param(False, marks=[pytest.mark.nightly, pytest.mark.timeout(2400)])], ids=["sample", "all"]
-)
+@pytest.mark.parametrize("sample", [True, pytest.param(False, marks=pytest.mark.timeout(2400))], ids=["sample", "all"])
 async def test_a_worker_killed_at_any_event_gives_the_same_trace(house: Opener, sample: bool) -> None:
     opened = await house(SILENT)
     plan = compile_graph(json.dumps(GRAPH), "reference.yaml")

@@ -45,7 +45,7 @@ async def memory_at(worker: WorkerProcess, job: Job, turn: int) -> int:
 @pytest.mark.parametrize(
     "turns",
     [
-        pytest.param(60, id="60 turns"),
+        pytest.param(24, id="24 turns"),
         pytest.param(1_000, id="1000 turns", marks=[pytest.mark.nightly, pytest.mark.timeout(900)]),
     ],
 )

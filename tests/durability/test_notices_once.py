@@ -21,7 +21,6 @@ from tests.support.receiver import Receiver, receiver
 from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import WorkerProcess
 
-MANY = 120
 GRAPH = """
 loom: 1
 kind: graph
@@ -106,18 +105,19 @@ async def test_a_command_is_told_the_id_of_a_notice(tmp_path: Path) -> None:
 
 @pytest.mark.server
 @pytest.mark.crash
-async def test_under_load_there_is_one_notice_for_each_approval(house: Opener) -> None:
+@pytest.mark.parametrize("many", [24, pytest.param(120, marks=pytest.mark.nightly)])
+async def test_under_load_there_is_one_notice_for_each_approval(house: Opener, many: int) -> None:
     opened = await house([{"say": "nothing"}])
     told = opened.folder / "told.jsonl"
     # Slow as a mailer is, so that many wait for each other.
     command = f"sh -c 'sleep 0.2; echo \"$LOOM_NOTICE_ID\" >> {told}'"
     plan = compile_graph(GRAPH, "test")
     async with WorkerProcess(opened.settings, opened.url, opened.folder, on_approval=command) as worker:
-        jobs = [await opened.loom.start_graph(plan, workdir=opened.folder) for _ in range(MANY)]
-        await eventually(lambda: told.exists() and len(set(told.read_text().split())) == MANY, within=4 * PATIENCE)
+        jobs = [await opened.loom.start_graph(plan, workdir=opened.folder) for _ in range(many)]
+        await eventually(lambda: told.exists() and len(set(told.read_text().split())) == many, within=4 * PATIENCE)
         for job in jobs:
             await job.decide(await opened.approval(job), "approve", by="me")
         for job in jobs:
             assert (await job.result()).status == "completed"
         assert worker.starts == 1
-    assert len(told.read_text().split()) == MANY
+    assert len(told.read_text().split()) == many

@@ -55,7 +55,7 @@ async def waits_for(house: House, job: Job, tries: int = 1) -> dict[str, Any]:
     return steps[0]
 
 
-@pytest.mark.parametrize("options", [{}, {"steps": 1}])
+@pytest.mark.parametrize("options", [{}, pytest.param({"steps": 1}, marks=pytest.mark.nightly)])
 async def test_a_job_goes_on_when_its_model_is_back_after_seconds(house: Opener, options: dict[str, Any]) -> None:
     opened = await house(SAYS)
     endpoint = Endpoint(opened)
@@ -105,7 +105,7 @@ async def test_a_resume_ends_the_wait_at_once(house: Opener) -> None:
     endpoint = Endpoint(opened)
     async with opened.inside({"OPENAI_BASE_URL": endpoint.url}):
         job = await opened.start()
-        step = await waits_for(opened, job, tries=5)
+        step = await waits_for(opened, job, tries=4)
         await endpoint.up()
         assert (await job.resume(by="ops"))["verdict"] == "recorded"
         result = await job.result()
@@ -155,7 +155,7 @@ async def test_answers_that_cannot_be_used_are_counted_over_continue_as_new(hous
 
 @pytest.mark.parametrize(
     ("jobs", "seconds", "restarts"),
-    [(5, 3, 5), pytest.param(20, 15, 6, marks=pytest.mark.nightly)],
+    [(2, 3, 5), pytest.param(20, 15, 6, marks=pytest.mark.nightly)],
 )
 async def test_rolling_restarts_in_the_middle_of_calls_lose_no_job(
     house: Opener, jobs: int, seconds: int, restarts: int

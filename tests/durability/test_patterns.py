@@ -113,7 +113,9 @@ async def play_all(house: House, jobs: Mapping[str, Awaitable[GraphJob]]) -> Non
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("steps", [None, 4, 1])
+@pytest.mark.parametrize(
+    "steps", [pytest.param(steps, marks=[pytest.mark.nightly] * (steps != 1)) for steps in (None, 4, 1)]
+)
 async def test_the_patterns_come_to_the_same_on_a_server(house: Opener, steps: int | None) -> None:
     opened = await house(SILENT)
     async with inside(opened):

@@ -62,7 +62,7 @@ def test_the_same_key_appends_once_and_gives_the_first_range(store: Store) -> No
     assert texts(store) == ["1", "2", "3"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_sequence_of_repeated_appends_gives_the_entries_of_the_first_ones(
     store: Store, data: st.DataObject

@@ -44,7 +44,7 @@ def test_offsets_count_from_one_for_each_job_and_a_batch_is_kept_once(store: Sto
     assert store.read_sync(lambda tx: (tx.last_offset("unknown"), tx.read_events("unknown"))) == (0, [])
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 4)), max_size=12), steps=st.integers(1, 7))
 def test_a_reader_that_goes_on_after_its_last_offset_sees_every_event_once(
     store: Store, batches: list[tuple[str, int]], steps: int

@@ -238,14 +238,14 @@ def test_calls_on_one_file_have_one_key() -> None:
     assert key({"path": "/w/b"}) is None
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8"), max_size=200))
 def test_what_is_written_is_what_is_there(call: Call, tmp_path: Path, content: str) -> None:
     call("write_file", path="f", content=content)
     assert (tmp_path / "f").read_bytes() == content.encode()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n\ufeff"), max_size=20), min_size=1))
 def test_what_is_read_is_what_was_written(call: Call, lines: list[str]) -> None:
     content = "\n".join(lines) + "\n"

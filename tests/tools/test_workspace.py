@@ -330,7 +330,7 @@ def swapped(outcomes: Counter[str]) -> bool:
     return outcomes["permission_denied"] > 0 and outcomes["inside"] + outcomes["inside, too"] > 0
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     parts=st.lists(
         st.sampled_from(["..", ".", "d", "e", "out", "up", "proc", "absolute", "a.txt", "", "out_file", "~"]),

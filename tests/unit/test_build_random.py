@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loom_dsl.expr.expression import compile_expression
@@ -107,7 +107,6 @@ def _list(draw: st.DrawFn, way: int, of: Callable[[type], Pair]) -> Pair:
 WAYS = {int: _number, str: _text, bool: _truth, list: _list}
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.sampled_from(list(WAYS)).flatmap(lambda kind: pairs(kind, 4)))
 def test_an_expression_gives_what_python_gives(pair: Pair) -> None:
     expression, value = literal(pair[0]), pair[1]

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_cli.render.reports import write_difference
@@ -23,7 +23,6 @@ NODES: dict[str, Any] = {
     "c": {"end": None},
 }
 
-PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
 """Graphs take a while to draw, and longer on a busy machine."""
 
 
@@ -35,7 +34,6 @@ def changed(node: str, **fields: Any) -> Plan:
     return plan({**NODES, node: {**NODES[node], **fields}})
 
 
-@PATIENT
 @given(old=graphs(st.text("ab", max_size=2), 3, inner=True), new=graphs(st.text("ab", max_size=2), 3, inner=True))
 def test_there_is_a_difference_exactly_if_the_hashes_differ(old: Graph, new: Graph) -> None:
     before, after = plan_of(old), plan_of(new)
@@ -43,7 +41,6 @@ def test_there_is_a_difference_exactly_if_the_hashes_differ(old: Graph, new: Gra
     assert not diff(before, Plan.load(before.text))
 
 
-@PATIENT
 @given(graph=graphs(inner=True), data=st.data())
 def test_one_change_anywhere_in_a_node_is_found_in_that_node_or_its_edges(graph: Graph, data: st.DataObject) -> None:
     document = graph.dump()
@@ -57,7 +54,6 @@ def test_one_change_anywhere_in_a_node_is_found_in_that_node_or_its_edges(graph:
     assert {node.node for node in found.nodes} | {edge.source for edge in found.edges} == {key}
 
 
-@PATIENT
 @given(old=graphs(), new=graphs())
 def test_the_edges_told_make_the_old_graph_the_new_one(old: Graph, new: Graph) -> None:
     graphs = diff(plan_of(old), plan_of(new)).graphs

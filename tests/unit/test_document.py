@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -295,7 +295,6 @@ def complaints(read: Callable[[], object]) -> list[Diagnostic]:
 
 
 @given(EDITS)
-@settings(max_examples=300, deadline=None)
 def test_a_damaged_document_is_read_or_refused_but_nothing_else(edits: list[tuple[int, int, str]]) -> None:
     text = AGENT
     for start, length, replacement in edits:
@@ -304,6 +303,5 @@ def test_a_damaged_document_is_read_or_refused_but_nothing_else(edits: list[tupl
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60))
-@settings(max_examples=200, deadline=None)
 def test_any_bytes_are_read_or_refused_but_nothing_else(text: bytes | str) -> None:
     assert {found.code for found in complaints(lambda: load_yaml(text, "a.yaml"))} <= CODES

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_dsl.errors import ExpressionError
@@ -570,7 +570,6 @@ WORDS = [
 @given(st.one_of(st.text(max_size=80), st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)))
 @example("[x for x in input . tags ]")
 @example("(\x0c1\n+nope)")
-@settings(max_examples=300, deadline=None)
 def test_whatever_the_text_only_an_expression_error_comes_out(source: str) -> None:
     _, error = outcome_of(source)
     if error is not None:
@@ -626,7 +625,6 @@ LISTS = st.deferred(
 
 
 @given(st.one_of(NUMBERS, TEXTS, TRUTHS, LISTS))
-@settings(max_examples=200, deadline=None)
 def test_where_python_has_an_answer_it_is_the_same(source: str) -> None:
     try:
         expected = eval(source, {"index": 2})  # the strategy writes only what both languages have

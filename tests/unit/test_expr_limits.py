@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.errors import ExpressionError
@@ -193,7 +193,6 @@ def _larger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @given(st.recursive(PARTS, _larger, max_leaves=8), st.integers(0, 12), st.integers(0, 5))
-@settings(max_examples=400, deadline=None)
 def test_an_expression_never_takes_fewer_steps_than_are_told_beforehand(source: str, count: int, other: int) -> None:
     meter = Meter()
     names = {"result": list(range(count)), "nodes": {"b": list(range(other))}, METER: meter}

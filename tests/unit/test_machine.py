@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.agent.turn import TurnState
@@ -670,7 +670,6 @@ def told(plan: Plan, seed: int | None, steps: int | None) -> Any:
 
 
 @given(random_plans(), st.integers(0, 10_000))
-@settings(max_examples=120, deadline=None)
 def test_neither_continue_as_new_nor_the_order_of_results_changes_what_a_graph_does(plan: Plan, seed: int) -> None:
     expected = told(plan, None, None)
     for steps in (None, 4, 1):
@@ -679,7 +678,6 @@ def test_neither_continue_as_new_nor_the_order_of_results_changes_what_a_graph_d
 
 
 @given(random_plans(), st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
 def test_a_pause_at_any_step_changes_nothing_but_the_time(plan: Plan, seed: int) -> None:
     expected = told(plan, None, None)
     sim = simulate(plan, handlers={"work": work}, steps_per_run=3)

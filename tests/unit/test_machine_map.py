@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.graph.plan import Plan
@@ -152,7 +152,6 @@ def test_a_refused_call_lets_the_next_one_pass() -> None:
     st.integers(0, 10_000),
     st.sampled_from([None, 1, 3]),
 )
-@settings(max_examples=100, deadline=None)
 def test_two_calls_that_conflict_never_run_at_once_and_keep_their_order(
     traits: list[tuple[bool, int | None, bool]], limit: int, seed: int, steps: int | None
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.graph.compiler import compile_graph
@@ -171,7 +171,6 @@ def verdicts(sim: Simulation) -> list[tuple[str, str]]:
     return sorted(sim.outcome.trace)
 
 
-@settings(max_examples=120, deadline=None)
 @given(BLOCKS, st.integers(0, 1_000), st.sampled_from([1, 2, 3]))
 def test_order_and_runs_do_not_change_what_comes_of_a_graph(block: Block, seed: int, steps: int) -> None:
     plan = Builder().build(block)
@@ -185,14 +184,12 @@ def test_order_and_runs_do_not_change_what_comes_of_a_graph(block: Block, seed: 
         assert verdicts(found) == verdicts(expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(BLOCKS)
 def test_a_graph_of_blocks_passes_the_checks(block: Block) -> None:
     plan = Builder().build(("row", [("work",), block]))
     compile_graph(canonical_json(plan.graphs["main"].dump()), "main")
 
 
-@settings(max_examples=120, deadline=None)
 @given(BLOCKS, st.integers(0, 60), st.integers(0, 1_000), st.sampled_from([None, 1, 2]))
 def test_an_abort_at_any_moment_ends_a_graph_and_takes_everything_back(
     block: Block, moment: int, seed: int, steps: int | None
@@ -213,7 +210,6 @@ def test_an_abort_at_any_moment_ends_a_graph_and_takes_everything_back(
     assert sim.machine.state.undo == []
 
 
-@settings(max_examples=120, deadline=None)
 @given(BLOCKS, st.integers(0, 60), st.integers(0, 1_000), st.sampled_from([None, 1]))
 def test_a_pause_at_any_moment_only_takes_time(block: Block, moment: int, seed: int, steps: int | None) -> None:
     plan = Builder().build(block)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.errors import LoomError
@@ -131,7 +131,6 @@ def drive(sim: Simulation, pick: Callable[[], int]) -> Outcome:
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
 @given(BLOCKS, st.integers(0, 10_000), st.sampled_from([None, None, 1, 2]), st.booleans(), st.integers(1, 3))
 def test_a_graph_that_fails_and_goes_on_comes_to_the_same_and_does_nothing_twice(
     block: Block, seed: int, steps: int | None, stubborn: bool, failures: int

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.agent.states import STAYS, TRANSITIONS, RunState
@@ -53,7 +53,6 @@ def test_no_change_is_made_and_left_out(state: RunState) -> None:
     assert not TRANSITIONS[state].keys() & STAYS.get(state, {}).keys()
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(STATES, max_size=4))
 def test_a_graph_that_asks_for_what_the_table_has_not_fails_with_what_to_change(states: list[RunState]) -> None:
     outcome = run(plan_of(graph_of(states)))
@@ -70,7 +69,6 @@ def test_a_graph_that_asks_for_what_the_table_has_not_fails_with_what_to_change(
         assert f"cannot become {states[wrong]}" in outcome.failure.message
 
 
-@settings(max_examples=200, deadline=None)
 @given(NODES, SEEDS, st.sampled_from([None, 1, 2]), st.booleans())
 def test_whatever_states_its_nodes_have_a_graph_ends(
     states: list[Any], seed: int | None, steps: int | None, abort: bool
@@ -87,7 +85,6 @@ def test_whatever_states_its_nodes_have_a_graph_ends(
     assert failure is None or failure.code == IllegalTransition.code
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.lists(CALLS, max_size=3), max_size=4),
     st.lists(st.tuples(st.integers(0, 12), st.sampled_from(["pause", "resume", "abort", "inject"])), max_size=3),

@@ -193,7 +193,7 @@ class Travels(RuleBasedStateMachine):
 
 
 TestTravels = Travels.TestCase
-TestTravels.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTravels.settings = settings(stateful_step_count=30)
 
 NODES = {
     "s": {"emit": {"progress": {"n": 0}}, "next": "m"},
@@ -256,7 +256,6 @@ class Worked:
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans(), st.booleans(), st.booleans()), max_size=40))
-@settings(max_examples=150, deadline=None)
 def test_a_machine_whose_activities_fail_and_are_cancelled_tells_every_event_once(script: list[Any]) -> None:
     """A step: which activity reports, whether it fails, whether it had stored its events, whether a new run follows."""
     worked = Worked()

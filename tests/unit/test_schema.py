@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jsonschema import Draft7Validator
 from pydantic import BaseModel
 
@@ -83,7 +83,6 @@ def test_the_normal_form_of_a_graph_is_valid(name: str) -> None:
     assert refusals(json.loads(json.dumps(shipped(name).dump()))) == []
 
 
-@settings(max_examples=40, deadline=None)
 @given(graphs())
 def test_the_normal_form_of_any_graph_is_valid(graph: Graph) -> None:
     assert refusals(json.loads(json.dumps(graph.dump()))) == []
