@@ -16,9 +16,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from loom_cli.dev.server import DevServer
 from tests.support import ready_loom, shared_server
 from tests.support.processes import children_left, exit_now
+from tests.support.scheduling import Modules, put_first
 from tests.support.server import create_namespace, run_apart, small_server
 
-_FIRST = ("docs", "durability", "failures", "cli", "server")
 _session = pytest.StashKey[pytest.Session]()
 
 # What whoever runs the tests has set for their own Loom, models, proxy and terminal is none of the tests' business.
@@ -93,9 +93,12 @@ async def own_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that wait for servers and processes: the tests of a moment fill the end of a run."""
-    places = {folder: place for place, folder in enumerate(_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    put_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Modules | None:
+    return Modules(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
