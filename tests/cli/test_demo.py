@@ -112,7 +112,14 @@ def test_the_job_survives_both_kills_and_everything_happens_once(checkout: Path)
 
 @pytest.mark.server
 @pytest.mark.crash
-@pytest.mark.parametrize("moment", ["model   ", "worker  worker 1 started", "● turn 2", "killed with SIGKILL"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "● turn 2",
+        *(pytest.param(moment, marks=pytest.mark.nightly) for moment in ("model   ", "worker  worker 1 started")),
+        pytest.param("killed with SIGKILL", marks=pytest.mark.nightly),
+    ],
+)
 def test_ctrl_c_ends_everything_that_was_started(checkout: Path, moment: str) -> None:
     with start(checkout) as demo:
         _read_until(demo, moment)
@@ -124,6 +131,7 @@ def test_ctrl_c_ends_everything_that_was_started(checkout: Path, moment: str) ->
 
 @pytest.mark.server
 @pytest.mark.crash
+@pytest.mark.nightly
 def test_even_a_demo_that_is_killed_leaves_nothing_running(checkout: Path) -> None:
     with start(checkout) as demo:
         _read_until(demo, "● turn 2")
@@ -133,6 +141,7 @@ def test_even_a_demo_that_is_killed_leaves_nothing_running(checkout: Path) -> No
 
 @pytest.mark.server
 @pytest.mark.crash
+@pytest.mark.nightly
 async def test_a_configured_model_is_used_and_may_write_only_where_the_demo_looks(checkout: Path) -> None:
     document = """
 loom: 1

@@ -159,7 +159,7 @@ def test_a_job_that_needs_no_resuming_is_said_to_need_none_and_what_it_does_is_t
 def test_a_job_that_has_ended_is_shown_and_watched_without_a_server(house: House) -> None:
     job = house.started("calm")
     assert house.loom("wait", job).code == 0
-    away = replace(house, address=f"127.0.0.1:{own_port()}", ready=None)
+    away = replace(house, address=f"127.0.0.1:{own_port()}")
     said = {
         name: away.loom(*command, LOOM_CONNECT_SECONDS="1")
         for name, command in {
@@ -194,7 +194,7 @@ def test_a_server_that_does_not_come_in_the_time_that_was_set_leaves_it_unclear(
 
 def test_a_list_says_that_the_server_is_away_only_where_jobs_have_not_ended(house: House) -> None:
     job = asking(house)
-    away = replace(house, address=f"127.0.0.1:{own_port()}", ready=None)
+    away = replace(house, address=f"127.0.0.1:{own_port()}")
     line = f"the Temporal server at {away.address} does not answer: "
     line += "what is listed of jobs that have not ended may be old"
     for options in ((), ("--json",), ("--status", "running")):

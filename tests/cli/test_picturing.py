@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ from loom_dsl.authoring.mermaid import mermaid_plan
 from tests.cli.conftest import LOOM, House
 from tests.support.waiting import PATIENCE
 
+Loom = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\
 loom: 1
@@ -34,16 +36,27 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loom(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
+@pytest.fixture
+def loom(loom_at_hand: list[str]) -> Loom:
+    """Runs a command in a folder; in a fresh interpreter where there are variables that this reads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOM_", "PYTHONIO", "LC_"))}
     own = {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    done = subprocess.run(
-        [*LOOM, *arguments], cwd=folder, env={**kept, **own, **env}, capture_output=True, text=True, timeout=PATIENCE
-    )
-    return done.returncode, done.stdout, done.stderr
+
+    def call(folder: Path, *arguments: str, **env: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*(LOOM if env else loom_at_hand), *arguments],
+            cwd=folder,
+            env={**kept, **own, **env},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return call
 
 
-def test_each_format_can_be_asked_for_and_mermaid_goes_into_pipes(files: Path) -> None:
+def test_each_format_can_be_asked_for_and_mermaid_goes_into_pipes(files: Path, loom: Loom) -> None:
     plan = plan_of(files / "old.yaml")
     assert loom(files, "graph", "old.yaml") == (0, mermaid_plan(plan), "")
     assert loom(files, "graph", "old.yaml", "--format", "mermaid", "--whole") == (0, mermaid_plan(plan, whole=True), "")
@@ -55,7 +68,7 @@ def test_each_format_can_be_asked_for_and_mermaid_goes_into_pipes(files: Path) -
     )
 
 
-def test_svg_needs_nothing_but_packages_and_has_every_node_and_way(files: Path) -> None:
+def test_svg_needs_nothing_but_packages_and_has_every_node_and_way(files: Path, loom: Loom) -> None:
     code, out, err = loom(files, "graph", "old.yaml", "--format", "svg", PATH="/nowhere")
     assert (code, err) == (0, "")
     picture = ElementTree.fromstring(out)
@@ -65,7 +78,7 @@ def test_svg_needs_nothing_but_packages_and_has_every_node_and_way(files: Path) 
     assert len([title for what, title in drawn if what == "edge"]) == 3
 
 
-def test_a_place_without_unicode_gets_ascii(files: Path) -> None:
+def test_a_place_without_unicode_gets_ascii(files: Path, loom: Loom) -> None:
     code, out, _ = loom(files, "graph", "old.yaml", "--format", "text", PYTHONIOENCODING="ascii")
     assert (code, out) == (
         0,
@@ -84,14 +97,14 @@ def test_a_place_without_unicode_gets_ascii(files: Path) -> None:
         (("diff", "bad.yaml", "old.yaml"), "L102"),
     ],
 )
-def test_a_mistake_is_told_in_a_line(files: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_told_in_a_line(files: Path, loom: Loom, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = loom(files, *arguments)
     assert (code, out) == (2, "")
     assert said in err
     assert "Traceback" not in err
 
 
-def test_diff_tells_what_changed_and_says_so_in_its_status(files: Path) -> None:
+def test_diff_tells_what_changed_and_says_so_in_its_status(files: Path, loom: Loom) -> None:
     assert loom(files, "diff", "old.yaml", "old.yaml") == (0, "", "")
     assert loom(files, "diff", "old.yaml", "new.yaml", PYTHONIOENCODING="utf-8") == (
         1,
@@ -116,7 +129,7 @@ def test_diff_tells_what_changed_and_says_so_in_its_status(files: Path) -> None:
     assert (code, json.loads(out)) == (0, {"fields": [], "graphs": []})
 
 
-def test_agents_differ_by_their_fields(files: Path) -> None:
+def test_agents_differ_by_their_fields(files: Path, loom: Loom) -> None:
     for name, model in (("a", "m"), ("b", "n")):
         (files / f"{name}.yaml").write_text(f"loom: 1\nkind: agent\nname: x\nmodel: {model}\n")
     assert loom(files, "diff", "a.yaml", "b.yaml", PYTHONIOENCODING="utf-8") == (1, 'agent.model: "m" → "n"\n', "")
