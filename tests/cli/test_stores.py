@@ -89,7 +89,7 @@ def restored(store: Path) -> None:
     copied(store, store.with_name("backup.db")).rename(store)
 
 
-@pytest.mark.parametrize("lose", [deleted, restored])
+@pytest.mark.parametrize("lose", [pytest.param(deleted, marks=pytest.mark.nightly), restored])
 def test_a_worker_whose_store_is_taken_away_stops_with_one_line_and_writes_nothing_more(
     place: House, lose: Callable[[Path], None]
 ) -> None:
@@ -116,6 +116,7 @@ def test_a_worker_whose_store_is_taken_away_stops_with_one_line_and_writes_nothi
         assert "2, since" in place.loom("store", "info").out
 
 
+@pytest.mark.nightly
 def test_a_worker_outlives_that_its_stores_files_are_immutable_and_its_job_goes_on(place: House) -> None:
     chattr = shutil.which("chattr")
     files = [f"{place.store}{suffix}" for suffix in ("", "-wal", "-shm")]

@@ -172,9 +172,9 @@ async def test_with_other_steps_beside_it_a_killer_is_a_suspect_first(dev_server
     ("name", "agent"),
     [
         ("die_quickly", {}),
-        ("look", {"hooks": {"before_authorize": f"{MODULE}:kill_before"}}),
-        ("look", {"hooks": {"before_execute": f"{MODULE}:kill_before"}}),
-        ("look", {"hooks": {"after_format": f"{MODULE}:kill_before"}}),
+        pytest.param("look", {"hooks": {"before_authorize": f"{MODULE}:kill_before"}}, marks=pytest.mark.nightly),
+        pytest.param("look", {"hooks": {"before_execute": f"{MODULE}:kill_before"}}, marks=pytest.mark.nightly),
+        pytest.param("look", {"hooks": {"after_format": f"{MODULE}:kill_before"}}, marks=pytest.mark.nightly),
     ],
 )
 async def test_what_kills_in_a_light_stage_kills_one_worker(
@@ -220,6 +220,7 @@ async def test_a_clean_stop_is_no_death(dev_server: DevServer, tmp_path: Path) -
         await eventually(lambda: ended(stand))
 
 
+@pytest.mark.nightly
 async def test_no_innocent_job_is_halted_when_workers_are_killed(dev_server: DevServer, tmp_path: Path) -> None:
     names = [f"job-{number}" for number in range(20)]
     steps = [{"calls": [{"tool": "look", "args": {"text": str(turn)}}]} for turn in range(2)]

@@ -5,7 +5,13 @@ from xdist.scheduler import LoadFileScheduling
 
 FIRST = ("docs", "durability", "failures", "cli", "server")
 """Folders whose tests wait for servers and processes; those of a moment fill the end of a run."""
-ALONE = ("tests/docs/test_pages.py::", "tests/durability/")
+ALONE = (
+    "tests/docs/test_pages.py::",
+    "tests/durability/",
+    *(f"tests/cli/test_{name}.py::" for name in ("demo", "project", "serving", "stores", "simulate")),
+    "tests/failures/test_steps_that_kill.py::",
+    "tests/server/",
+)
 """Where tests share nothing, and each takes long."""
 
 
