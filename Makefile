@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 SHOW := loom_cli/dev/progress.py
 TESTS ?= tests
 # More than cores: tests with real processes wait for most of their time.
-WORKERS ?= 4
+WORKERS ?= 5
 # A module's tests share what they start, so one process runs all of a module.
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Hundreds of processes are started by the tests: none need compile Loom again.
@@ -53,7 +53,8 @@ bench: $(VENV)/.installed temporal ## Measure speed and size, into benchmarks/RE
 	@$(PY) -m benchmarks
 
 nightly: $(VENV)/.installed temporal ## The long tests, and the laws with 500 examples each, into tests/NIGHTLY.md
-	@$(PY) -m pytest -q -n $(WORKERS) -m "nightly or hypothesis" --hypothesis-profile=night -p tests.support.nightly $(TESTS)
+	@$(PY) -m pytest -q -n $(WORKERS) -m "nightly or hypothesis" --hypothesis-profile=night --timeout=900 \
+	  -p tests.support.nightly $(TESTS)
 
 temporal: $(VENV)/.installed
 	@$(PY) -m loom_cli.dev.temporal_cli > /dev/null

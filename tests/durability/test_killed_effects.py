@@ -29,8 +29,8 @@ def case(tool: str, *points: str, nightly: bool = False) -> Any:
 
 
 POINTS = (INTENT, BEFORE, AFTER, RETURNED, SETTLED)
-BY_DAY = (("send", AFTER), ("send", SETTLED), ("register", AFTER, RECONCILED), ("put", AFTER))
-"""One for each way to go on: it is told as unknown, what is settled is used, it is asked about, it is done again."""
+BY_DAY = (("send", SETTLED), ("register", AFTER, RECONCILED))
+"""What is settled is used, and who asks may be killed, too; other ways to go on are tried in `test_worker_killed`."""
 ALL = [
     *((tool, point) for tool in TOOLS for point in POINTS),
     *(("register", point, RECONCILED) for point in (BEFORE, AFTER)),

@@ -126,6 +126,7 @@ nodes:
 
 
 @pytest.mark.crash
+@pytest.mark.nightly
 async def test_a_worker_killed_while_the_written_graph_runs_changes_nothing(house: Opener) -> None:
     opened = await house(**says(FENCED, FENCED))
     folder = opened.folder / "work"

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
 from benchmarks.report import host, stamp
 
@@ -17,7 +16,7 @@ _COUNTED = ("passed", "failed", "error", "skipped")
 _began = time.monotonic()
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     """Write the report, unless a part of the lane was chosen or the run was broken off."""
     if is_whole(config) and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         stats: dict[str, list[pytest.TestReport]] = terminalreporter.stats
@@ -26,7 +25,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, exitstatus: int,
 
 def is_whole(config: pytest.Config) -> bool:
     """Say whether all tests of the lane were asked for."""
-    chosen = (config.getoption("keyword"), config.getoption("lf"), config.getoption("deselect"))
+    chosen = [config.getoption(name) for name in ("keyword", "lf", "deselect", "collectonly")]
     return not any(chosen) and [Path(given).resolve() for given in config.args] == [REPORT.parent]
 
 
