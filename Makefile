@@ -47,7 +47,7 @@ imports: $(VENV)/.installed
 	@$(PY) -I $(SHOW) "Checking imports" -- $(VENV)/bin/lint-imports
 
 unit: $(VENV)/.installed ## Only the unit tests
-	@$(PY) -m pytest -q tests/unit
+	@$(PY) -m pytest -q -n auto --dist loadfile -m "not nightly" tests/unit
 
 bench: $(VENV)/.installed temporal ## Measure speed and size, into benchmarks/RESULTS.md
 	@$(PY) -m benchmarks
