@@ -463,7 +463,7 @@ def twins(levels: int, leaf: str = "1") -> str:
         f"{twins(25)} in [{twins(25)}]",
     ],
 )
-@pytest.mark.parametrize("left", [FUEL, MAX_STEPS])
+@pytest.mark.parametrize("left", [FUEL, pytest.param(MAX_STEPS, marks=pytest.mark.nightly)])
 def test_a_hostile_expression_ends_soon_and_small(source: str, left: int) -> None:
     """With as many steps as one has that reads little, and with all that one may ever take."""
     meter = Meter(MAX_AT_ONCE - left)

@@ -289,7 +289,14 @@ def test_no_expression_takes_long_or_much_or_reaches_a_python_object(
     assert figures.valued > count / 20, "hardly any expression has a value; the generator tests little"
 
 
-@pytest.mark.parametrize("source", [source for source in SEEDS if "event" in source or "input" in source])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(source, marks=[pytest.mark.nightly] * (source.count(" for ") > 2))
+        for source in SEEDS
+        if "event" in source or "input" in source
+    ],
+)
 def test_with_every_step_that_an_expression_may_have_it_takes_no_more_and_stays_small(source: str) -> None:
     given = names(MAX_STEPS)
     tracemalloc.start()
