@@ -187,8 +187,10 @@ def test_the_scripted_model_tells_its_address(house: House) -> None:
 
 
 def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: House) -> None:
+    command = [*LOOM, "worker", "--secret", "GITHUB_TOKEN@api.github.com"]  # as the reference of tools has it
+    environment = house.environment(GITHUB_TOKEN="a-token-of-nobody")
     with subprocess.Popen(
-        [*LOOM, "worker"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=house.environment(), text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout is not None
         ready = process.stdout.readline()
