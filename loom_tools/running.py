@@ -157,29 +157,34 @@ def runs_apart(code: Code | None) -> bool:
     return code is not None and guard is not None and guard.is_apart
 
 
-async def ask(function: Callable[..., Answer], *arguments: Any, code: Code | None = None) -> Answer:
+async def ask(
+    function: Callable[..., Answer], *arguments: Any, code: Code | None = None, seconds: float = ANSWER_SECONDS
+) -> Answer:
     """Call what a tool's author wrote besides the tool's function: it may block or hang, and holds up nobody else.
 
     Args:
         function: What is called here.
         arguments: What it is given.
         code: Where another process finds it; what stands in it as arguments is given there. None: it is Loom's own.
+        seconds: How long it may take.
 
     Raises:
         Raised: It raised something.
         TimeoutError: It did not answer in time.
         StepDied: It ended its process.
     """
-    work = run_function(lambda: function(*arguments), {}, code=code, seconds=ANSWER_SECONDS)
+    work = run_function(lambda: function(*arguments), {}, code=code, seconds=seconds)
     asking: asyncio.Future[Any] = asyncio.ensure_future(work)
     try:
-        answer: Answer = await in_time(asking, code)
+        answer: Answer = await in_time(asking, code, seconds)
         return answer
     finally:
         asking.cancel()
 
 
-async def in_time(asking: "asyncio.Future[Answer]", code: Code | None = None) -> Answer:
+async def in_time(
+    asking: "asyncio.Future[Answer]", code: Code | None = None, seconds: float = ANSWER_SECONDS
+) -> Answer:
     """Wait for what a tool's author wrote besides the tool's function. It is not cancelled.
 
     An answer counts that is there when this looks, which on a busy machine may be long after the time was over.
@@ -187,7 +192,7 @@ async def in_time(asking: "asyncio.Future[Answer]", code: Code | None = None) ->
     Raises:
         TimeoutError: There is no answer in time.
     """
-    await asyncio.wait([asking], timeout=None if runs_apart(code) else ANSWER_SECONDS)
+    await asyncio.wait([asking], timeout=None if runs_apart(code) else seconds)
     if not asking.done():
         raise TimeoutError
     return asking.result()

@@ -41,10 +41,24 @@ NEVER_AHEAD = frozenset({"loom.function.call"})
 
 
 class LocalBatch:
-    """The activity ``loom.local``."""
+    """The activity ``loom.local``.
 
-    def __init__(self, runtime: Runtime, handlers: Mapping[str, Handler]) -> None:
+    Args:
+        runtime: What its steps work with.
+        handlers: The activities that run in it, by name.
+        last_start: Seconds after which a stretch starts nothing more.
+        max_seconds: Seconds after which it ends what still runs.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        handlers: Mapping[str, Handler],
+        last_start: float = LAST_START,
+        max_seconds: float = MAX_SECONDS,
+    ) -> None:
         self._runtime, self._handlers = runtime, handlers
+        self._last_start, self._max_seconds = last_start, max_seconds
 
     @activity.defn(name="loom.local")
     async def run(self, argument: dict[str, Any]) -> list[Outcome]:
@@ -77,7 +91,7 @@ class LocalBatch:
                 for name, given in ready:
                     running[asyncio.ensure_future(self._step(machine.job, name, given))] = given
                 ready = []
-                left = max(0.0, began + MAX_SECONDS - loop.time())
+                left = max(0.0, began + self._max_seconds - loop.time())
                 told_soon = waiting.waits and left > UNTOLD
                 timeout = UNTOLD if told_soon else left
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +110,7 @@ class LocalBatch:
                         continue
                     outcomes.append(outcome)
                     follows = _follows(machine, outcome)
-                    if loop.time() - began < LAST_START and len(outcomes) < MAX_OUTCOMES:
+                    if loop.time() - began < self._last_start and len(outcomes) < MAX_OUTCOMES:
                         ready += [item for command in follows if (item := self._local(machine, command))]
         finally:
             for task in running:

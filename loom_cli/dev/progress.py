@@ -28,14 +28,15 @@ class Progress:
     Args:
         what: The activity, such as ``Building the Temporal CLI``.
         stream: Where to write; standard error by default.
+        quiet: Seconds in which nothing is shown.
     """
 
-    def __init__(self, what: str, stream: TextIO | None = None) -> None:
+    def __init__(self, what: str, stream: TextIO | None = None, quiet: float = QUIET_SECONDS) -> None:
         self._what = what
         self._stream = sys.stderr if stream is None else stream
         self._redraws = self._stream.isatty()
         self._started = time.monotonic()
-        self._next = self._started + QUIET_SECONDS
+        self._next = self._started + quiet
         self._shown = False
 
     def tick(self, detail: str = "") -> None:
@@ -91,6 +92,7 @@ def run_shown(
     give_up: Callable[[], str | None] = lambda: None,
     detail: Callable[[], str] | None = None,
     stream: TextIO | None = None,
+    quiet: float = QUIET_SECONDS,
 ) -> tuple[int, str]:
     """Run a command, showing that it is still at work.
 
@@ -102,11 +104,12 @@ def run_shown(
         give_up: Asked ten times a second; a text ends the command and stands at the end of the output.
         detail: What is happening right now; the last line of the output by default.
         stream: Where progress goes; standard error by default.
+        quiet: Seconds in which nothing is shown.
 
     Returns:
         Exit status and combined output. The status is 124 when `give_up` ended it.
     """
-    progress = Progress(what, stream)
+    progress = Progress(what, stream, quiet)
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         output = Path(folder) / "output"
         with output.open("wb") as sink:

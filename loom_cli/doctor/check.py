@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+PROBE_SECONDS = 2.0
+"""Seconds that what is looked for has to answer."""
+
 
 class Status(StrEnum):
     """How a check went."""

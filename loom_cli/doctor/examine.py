@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 
-from loom_cli.doctor.check import Check, Status
+from loom_cli.doctor.check import PROBE_SECONDS, Check, Status
 from loom_cli.doctor.environment import confinement, openat2, package, python, room, store, temporal_cli
 from loom_cli.doctor.model_endpoint import mcp_servers, model, policy
 from loom_cli.doctor.server import server, webhooks
@@ -14,12 +14,15 @@ PACKAGES = ("workflows", "activities", "worker")
 """Import names of Loom's that other distributions own too."""
 
 
-def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Check]:
+def examine(
+    settings: Settings, env: Mapping[str, str] | None = None, seconds: float = PROBE_SECONDS
+) -> Iterator[Check]:
     """Look at everything, one after another.
 
     Args:
         settings: Where the server and the store are.
         env: The environment's variables.
+        seconds: How long what is looked for has to answer.
     """
     environment = os.environ if env is None else env
     yield python()
@@ -27,17 +30,17 @@ def examine(settings: Settings, env: Mapping[str, str] | None = None) -> Iterato
     yield from packages
     path, checked = store(settings)
     serving = kept(settings, path)
-    reached = list(server(settings, serving))
+    reached = list(server(settings, serving, seconds))
     yield from reached
     yield temporal_cli(environment, needed=reached[0].status is Status.FAIL)
     yield checked
     if path is not None:
         yield room(path)
         if checked.status is reached[0].status is Status.OK:
-            yield from webhooks(settings, path, serving.id, environment)
+            yield from webhooks(settings, path, serving.id, environment, seconds)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
-        yield model(environment)
+        yield model(environment, seconds)
         yield openat2()
         yield confinement(environment)
         yield from mcp_servers(environment)

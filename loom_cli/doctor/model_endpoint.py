@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from loom_cli.doctor.check import Check, Status
+from loom_cli.doctor.check import PROBE_SECONDS, Check, Status
 from loom_dsl.errors import ConfigurationError, LoomError
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ async def _asked(servers: "Servers") -> dict[str, tuple[bool, str]]:
     return dict(zip(servers.settings, asked, strict=True))
 
 
-PROBE_SECONDS = 2.0
+def model(env: Mapping[str, str], seconds: float = PROBE_SECONDS) -> Check:
+    """Whether a model is configured; one on this machine is asked, others are not. No key is shown.
 
-
-def model(env: Mapping[str, str]) -> Check:
-    """Whether a model is configured; one on this machine is asked, others are not. No key is shown."""
+    Args:
+        env: The environment's variables.
+        seconds: How long it has to answer.
+    """
     from activities.chat.provider import address, is_local
 
     what = "model (as this shell has it)"
@@ -69,20 +71,20 @@ def model(env: Mapping[str, str]) -> Check:
     key = f"{where.key_name} is set" if where.api_key else "no key is needed"
     if not is_local(where.base_url):
         return Check(Status.OK, what, f"{endpoint}, {key}; not asked, as it is not on this machine")
-    problem = _unreachable(f"{where.base_url}/models", where.api_key)
+    problem = _unreachable(f"{where.base_url}/models", where.api_key, seconds)
     if problem:
         fix = "start it (loom fake-model --script FILE --port PORT), or correct OPENAI_BASE_URL"
         return Check(Status.FAIL, what, f"{endpoint}, {key}: {problem}", fix)
     return Check(Status.OK, what, f"{endpoint} answers, {key}")
 
 
-def _unreachable(url: str, key: str) -> str:
+def _unreachable(url: str, key: str, seconds: float) -> str:
     """Ask a model on this machine for its list of models; why that fails, or nothing."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
     # A proxy of the environment must not get to see what stays on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        opener.open(request, timeout=PROBE_SECONDS).close()
+        opener.open(request, timeout=seconds).close()
     except urllib.error.HTTPError as error:
         # Not every server has such a list; that it answers is enough, unless it refuses the key.
         return f"it answers {error.code}" if error.code in (401, 403) or error.code >= 500 else ""

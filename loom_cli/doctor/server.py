@@ -8,31 +8,30 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loom_cli.doctor.check import Check, Status
+from loom_cli.doctor.check import PROBE_SECONDS, Check, Status
 from loom_cli.doctor.workers import Kept, workers
 from loom_client.server.workers import pollers
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, DocumentError
 
-PROBE_SECONDS = 2.0
 
-
-def server(settings: Settings, store: Kept) -> Iterator[Check]:
+def server(settings: Settings, store: Kept, seconds: float = PROBE_SECONDS) -> Iterator[Check]:
     """Whether the server answers, knows the namespace, and has a worker; later checks are left out when one fails.
 
     Args:
         settings: Where the server is.
         store: What the store knows of its workers.
+        seconds: How long it has to answer.
     """
     what = f"Temporal server {settings.address}"
-    reason = _refused(settings.address)
+    reason = _refused(settings.address, seconds)
     if reason:
         yield Check(Status.FAIL, what, reason, "start one with `loom dev`, or set LOOM_ADDRESS to one that runs")
         return
     from loom_store.server.access import explain
 
     try:
-        yield from asyncio.run(_ask_server(settings, store, what))
+        yield from asyncio.run(_ask_server(settings, store, what, seconds))
     except ConfigurationError as error:
         yield Check(Status.FAIL, what, error.message, "correct the setting: docs/reference/settings.md")
     except (TimeoutError, RuntimeError, OSError) as error:
@@ -42,19 +41,19 @@ def server(settings: Settings, store: Kept) -> Iterator[Check]:
         yield Check(Status.FAIL, what, found, "set LOOM_ADDRESS to the server's gRPC port (`loom dev`: 7233)")
 
 
-def _refused(address: str) -> str:
+def _refused(address: str, seconds: float) -> str:
     """Say why no connection is taken at ``host:port``; empty when one is."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return f"{address!r} is not HOST:PORT"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), seconds).close()
     except (OSError, OverflowError) as error:
         return f"nothing answers there ({getattr(error, 'strerror', None) or error})"
     return ""
 
 
-async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]:
+async def _ask_server(settings: Settings, store: Kept, what: str, seconds: float) -> list[Check]:
     import temporalio.service
     from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
     from temporalio.client import Client
@@ -63,7 +62,7 @@ async def _ask_server(settings: Settings, store: Kept, what: str) -> list[Check]
     from loom_store.server.access import access_of
 
     access = access_of(settings)
-    async with asyncio.timeout(3 * PROBE_SECONDS):
+    async with asyncio.timeout(3 * seconds):
         client = await Client.connect(
             settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
         )
@@ -105,7 +104,9 @@ class _Heard:
     having: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
-def webhooks(settings: Settings, path: Path, store: str, env: Mapping[str, str]) -> Iterator[Check]:
+def webhooks(
+    settings: Settings, path: Path, store: str, env: Mapping[str, str], seconds: float = PROBE_SECONDS
+) -> Iterator[Check]:
     """Look for messages that wait or were given up, and for workers that lack an endpoint; else says nothing.
 
     Endpoints are those that messages are for, and those of the file that `LOOM_WEBHOOKS` names here.
@@ -115,6 +116,7 @@ def webhooks(settings: Settings, path: Path, store: str, env: Mapping[str, str])
         path: The store's file.
         store: The store's id.
         env: The environment's variables.
+        seconds: How long the server has to answer.
     """
     found = _counts(settings, path)
     try:
@@ -123,7 +125,7 @@ def webhooks(settings: Settings, path: Path, store: str, env: Mapping[str, str])
         named = ()
         yield Check(Status.FAIL, f"webhooks ({_SETTING})", str(error), f"correct it: {_HOW}")
     names = sorted({*found, *named})
-    heard = asyncio.run(_served(settings, store, names))
+    heard = asyncio.run(_served(settings, store, names, seconds))
     for name in names:
         waiting, dead = found.get(name, (0, 0))
         yield from _workers(name, settings.task_queue, heard, waiting, expected=name in named)
@@ -170,7 +172,7 @@ def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
     return {name: (int(waiting), int(dead)) for name, waiting, dead in rows}
 
 
-async def _served(settings: Settings, store: str, names: Sequence[str]) -> _Heard:
+async def _served(settings: Settings, store: str, names: Sequence[str], seconds: float) -> _Heard:
     """Ask the server which workers there are, and which of them have the endpoints."""
     if not names or not store:
         return _Heard()
@@ -182,7 +184,7 @@ async def _served(settings: Settings, store: str, names: Sequence[str]) -> _Hear
     from loom_store.server.access import access_of
 
     try:
-        async with asyncio.timeout(3 * PROBE_SECONDS):
+        async with asyncio.timeout(3 * seconds):
             access = access_of(settings)
             client = await Client.connect(
                 settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key

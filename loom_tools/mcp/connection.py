@@ -41,10 +41,12 @@ class Connection:
         name: Name of the server.
         settings: How to reach it.
         secrets: What the worker lends.
+        start_seconds: How long the server may take to start.
     """
 
-    def __init__(self, name: str, settings: McpServer, secrets: AllowedSecrets) -> None:
+    def __init__(self, name: str, settings: McpServer, secrets: AllowedSecrets, start_seconds: float) -> None:
         self._name, self._settings, self._secrets = name, settings, secrets
+        self._start_seconds = start_seconds
         self._said: deque[str] = deque(maxlen=20)
         self._garbage = ""
         self._listener: threading.Thread | None = None
@@ -104,7 +106,7 @@ class Connection:
     async def _live(self) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                async with asyncio.timeout(START_SECONDS):
+                async with asyncio.timeout(self._start_seconds):
                     client = await stack.enter_async_context(await self._client(stack))
                 self._opened.set_result(client)
                 await self._stop.wait()
@@ -112,7 +114,7 @@ class Connection:
             self._fail("was closed")
             raise
         except TimeoutError:
-            self._fail(f"does not answer within {START_SECONDS:g} s")
+            self._fail(f"does not answer within {self._start_seconds:g} s")
         except Exception as error:
             await self.heard_out()
             self._fail(
@@ -136,7 +138,7 @@ class Connection:
 
             headers = with_secrets(settings.headers, self._secrets.value)
             # The time of a call is bounded by the tool's timeout; this one is for a server that went away.
-            timeout = httpx2.Timeout(START_SECONDS, read=settings.timeout + START_SECONDS)
+            timeout = httpx2.Timeout(self._start_seconds, read=settings.timeout + self._start_seconds)
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=timeout))
             transport = streamable_http_client(settings.url, http_client=http)
             return Client(transport, message_handler=handler, cache=None)

@@ -46,10 +46,15 @@ class Servers:
     Args:
         settings: How to reach them, by name.
         secrets: What the worker lends.
+
+    Attributes:
+        start_seconds: How long a server may take to start.
+        list_seconds: How long a server that runs may take to list its tools.
     """
 
     def __init__(self, settings: Mapping[str, McpServer], secrets: AllowedSecrets) -> None:
         self.settings = settings
+        self.start_seconds, self.list_seconds = START_SECONDS, LIST_SECONDS
         self._secrets = secrets
         self._known: dict[str, Listing] = {}
         self._connections: dict[str, Connection] = {}
@@ -148,10 +153,10 @@ class Servers:
     async def about(self, server: str) -> tuple[bool, str]:
         """Say what a server offers, or why it does not."""
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(self.start_seconds):
                 listing = await self.listing(server)
         except TimeoutError:
-            return False, f"the MCP server {server} does not answer within {START_SECONDS:g} s"
+            return False, f"the MCP server {server} does not answer within {self.start_seconds:g} s"
         except ToolError as error:
             return False, error.message
         offered = ", ".join(definition.name for definition in listing.tools) or "no tools"
@@ -200,7 +205,7 @@ class Servers:
         if found is not None and not found.retired:
             return found, True
         self._ending = [other for other in [*self._ending, *filter(None, [found])] if not other.ended]
-        made = self._connections[server] = Connection(server, self.check(server), self._secrets)
+        made = self._connections[server] = Connection(server, self.check(server), self._secrets, self.start_seconds)
         return made, False
 
     async def _listing(self, server: str) -> Listing:
@@ -216,11 +221,13 @@ class Servers:
     async def _listed(self, server: str, connection: Connection) -> Listing:
         async with connection.used() as client:
             try:
-                async with asyncio.timeout(LIST_SECONDS):
+                async with asyncio.timeout(self.list_seconds):
                     tools, left_out = await definitions(client, server)
             except TimeoutError:
                 connection.retire()
-                raise ToolUnavailable(connection.why(f"does not list its tools within {LIST_SECONDS:g} s")) from None
+                raise ToolUnavailable(
+                    connection.why(f"does not list its tools within {self.list_seconds:g} s")
+                ) from None
             except Exception as error:
                 connection.retire()
                 await connection.heard_out()

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import importlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -29,17 +28,10 @@ pytestmark = pytest.mark.server
 SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has all the time that it needs to answer."""
-    # In the package this is the name of a function, too.
-    monkeypatch.setattr(importlib.import_module("loom_cli.doctor.server"), "PROBE_SECONDS", PATIENCE)
-
-
 def told(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, list[Check]]:
     """What is said of webhooks, by the endpoint."""
     found: dict[str, list[Check]] = {}
-    for check in examine(settings, env or {}):
+    for check in examine(settings, env or {}, PATIENCE):
         if check.what.startswith("webhook "):
             found.setdefault(check.what.removeprefix("webhook "), []).append(check)
     return found
@@ -129,6 +121,6 @@ async def test_a_worker_that_lacks_the_file_which_others_have_is_told(dev_server
             await eventually(lambda: says((nobody, with_it)))
             async with a_worker(settings, store, "telling", has):
                 await eventually(lambda: says((some, f"give all workers {queue} the same --webhooks FILE")))
-        checks = await asyncio.to_thread(lambda: list(examine(settings, {SETTING: "nowhere.yaml"})))
+        checks = await asyncio.to_thread(lambda: list(examine(settings, {SETTING: "nowhere.yaml"}, PATIENCE)))
         (wrong,) = [check for check in checks if SETTING in check.what]
         assert (wrong.status, "nowhere.yaml" in wrong.found) == (Status.FAIL, True)

@@ -48,10 +48,7 @@ def file(tmp_path: Path) -> Path:
 STATES = ["settled", "unknown", "reconciled", "under way", "settled, not taken back"]
 
 
-def test_every_effect_is_told_with_what_became_of_it(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_every_effect_is_told_with_what_became_of_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["effects", "job", "--store", str(file)]) == 0
     told = capsys.readouterr().out
     assert all(len(line) <= 80 for line in told.splitlines())

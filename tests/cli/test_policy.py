@@ -50,7 +50,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in (("agent.yaml", AGENT), ("policy.yaml", POLICY), ("cases.yaml", CASES)):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LOOM_POLICY", raising=False)
     return tmp_path
 
 

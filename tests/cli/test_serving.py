@@ -45,7 +45,19 @@ class Dev:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run the worker, without their guardians."""
-        return [child for child in self.children() if child.cmdline()[1:5] == ["-P", "-m", "loom_cli", "worker"]]
+        return self.those(lambda line: line[1:5] == ["-P", "-m", "loom_cli", "worker"])
+
+    def servers(self) -> list[psutil.Process]:
+        """The processes of the Temporal server itself, without their guardians."""
+        return self.those(lambda line: "server" in line[1:3])
+
+    def those(self, of: Callable[[list[str]], bool]) -> list[psutil.Process]:
+        """The processes with such a command line."""
+        found = []
+        for child in self.children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+                found += [child] if of(child.cmdline()) else []
+        return found
 
 
 @contextmanager
@@ -96,15 +108,6 @@ def test_dev_serves_a_job_with_a_users_tool_restarts_its_worker_and_ends_clean(a
         assert "worker stopped\n" in running.said()
 
 
-def servers(running: Dev) -> list[psutil.Process]:
-    """The processes of the Temporal server itself, without their guardians."""
-    found = []
-    for child in running.children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
-            found += [child] if "server" in child.cmdline()[1:3] else []
-    return found
-
-
 def test_dev_starts_a_server_that_was_killed_again_and_keeps_its_worker(alone: House) -> None:
     with dev(alone, "--tools", "my_tools") as running:
         running.wait(lambda: "worker ready: queue loom" in running.said())
@@ -115,7 +118,7 @@ def test_dev_starts_a_server_that_was_killed_again_and_keeps_its_worker(alone: H
         job = begun.out.strip()
         (asked,) = alone.pending(job)
         (worker,) = running.workers()
-        (server,) = servers(running)
+        (server,) = running.servers()
         server.kill()
         running.wait(lambda: f"the Temporal server answers again at {address}" in running.said())
         assert running.said().count("the Temporal server ended; starting it again on its database") == 1
@@ -134,7 +137,7 @@ def test_dev_gives_up_on_a_server_that_dies_again_and_again_and_says_why(alone: 
         begun, deaths = time.monotonic(), 0
         killed: set[int] = set()
         while running.process.poll() is None and time.monotonic() - begun < PATIENCE:
-            for server in servers(running):
+            for server in running.servers():
                 if server.pid not in killed:
                     killed.add(server.pid)
                     deaths += 1
@@ -187,8 +190,10 @@ def test_the_scripted_model_tells_its_address(house: House) -> None:
 
 
 def test_a_worker_ends_in_good_order_and_says_so(dev_server: DevServer, house: House) -> None:
+    command = [*LOOM, "worker", "--secret", "GITHUB_TOKEN@api.github.com"]  # as the reference of tools has it
+    environment = house.environment(GITHUB_TOKEN="a-token-of-nobody")
     with subprocess.Popen(
-        [*LOOM, "worker"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=house.environment(), text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout is not None
         ready = process.stdout.readline()

@@ -51,13 +51,11 @@ Loom = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def loom(kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Loom:
+def loom(kept: Path, capsys: pytest.CaptureFixture[str]) -> Loom:
     """A command: its exit status, and all that it says."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LOOM_ADDRESS", "127.0.0.1:1")
 
     def call(*words: str) -> tuple[int, str]:
-        code = run([*words, "--store", str(kept)])
+        code = run([*words, "--store", str(kept), "--address", "127.0.0.1:1"])
         said = capsys.readouterr()
         return code, said.out + said.err
 

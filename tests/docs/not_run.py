@@ -4,7 +4,7 @@ NOT_RUN = {
     (
         "README.md",
         "make demo   # an agent whose worker is killed twice, and a decision that comes as a plain Temporal signal",
-    ): "is the test command itself, and what has tests of its own",
+    ): "is the test command itself, and what tests/cli/test_demo.py runs",
     ("README.md", ". .venv/bin/activate"): "tests run in the environment that they were started in",
     ("README.md", "docker build -t loom ."): "needs Docker and a registry",
     ("docs/howto/production.md", "docker build -t loom ."): "needs Docker and a registry",
@@ -16,5 +16,5 @@ NOT_RUN = {
     (
         "docs/reference/tools.md",
         "loom worker --secret GITHUB_TOKEN@api.github.com",
-    ): "needs a token; tests/tools/test_tools_in_jobs.py lends a secret to one host",
+    ): "tests/cli/test_serving.py starts it, and tests/tools/test_tools_in_jobs.py lends a secret to one host",
 }

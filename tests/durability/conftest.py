@@ -141,6 +141,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, task_queue: str)
                 task_queue=task_queue,
                 store=store,
                 answer_seconds=answer_seconds,
+                connect_seconds=PATIENCE,
             )
             loom = await stack.enter_async_context(connect(settings))
             return House(tmp_path, settings, loom, model, url)

@@ -105,9 +105,10 @@ async def marked(house: House, job: Job) -> bool:
 async def killed(house: House, job: Job) -> None:
     """Abort a job with `loom abort`, which is killed as soon as it has left its mark."""
     place, program = house.settings, "from loom_cli import main; main()"
+    patient = {f"LOOM_{what}_SECONDS": str(PATIENCE) for what in ("CONNECT", "ANSWER")}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, "abort", job.id, "--address", place.address),
-        env={**os.environ, "LOOM_STORE": str(place.store), "LOOM_ANSWER_SECONDS": str(PATIENCE)},
+        env={**os.environ, "LOOM_STORE": str(place.store), **patient},
     )
     try:
         await eventually(partial(marked, house, job))

@@ -75,11 +75,11 @@ class Crowd:
         self.house, self.each, self.seconds = house, each, seconds
         self.patience = PATIENCE + 0.6 * each * len(POLICIES)
         """Seconds in which all must have done something: a machine at load 10 starts five of them a second."""
-        self.allowance = 30 + 0.15 * each * len(POLICIES)
+        self.allowance = self.patience
         """Seconds after which what is due must be done while all is up. A worker that is killed leaves its workflow
         tasks to their timeout of 10 s, which may hit a job twice, and much is due at once. Measured: with 100 jobs at
-        loads of 4 to 11 up to 15 s, of 45 allowed; with 400 at a load of 12 up to 39 s, of 90. A timer that is lost is
-        never made up for: who waits for it here sends nothing meanwhile that could wake the job."""
+        loads of 4 to 11 up to 15 s; with 400 at a load of 12 up to 39 s. A timer that is lost is never made up for: who
+        waits for it here sends nothing meanwhile that could wake the job."""
         self.jobs: dict[str, list[GraphJob]] = {}
         self.approvals: dict[str, str] = {}
         self.outages: list[tuple[float, float]] = []
@@ -136,12 +136,12 @@ class Crowd:
         """Signal decisions to each of the jobs: choice and name, in this order; the first may end a job at once."""
 
         async def one(job: GraphJob) -> None:
-            for choice, by in choices:
+            for number, (choice, by) in enumerate(choices):
                 decision = {"approval_id": self.approvals[job.id], "choice": choice, "by": by}
                 try:
                     await job.handle.signal("loom.decision", decision)
                 except RPCError as error:
-                    if error.status is not RPCStatusCode.NOT_FOUND or (choice, by) == choices[0]:
+                    if error.status is not RPCStatusCode.NOT_FOUND or number == 0:
                         raise
 
         await asyncio.gather(*(one(job) for job in jobs))

@@ -4,9 +4,10 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from temporalio.service import RPCError
@@ -14,9 +15,9 @@ from temporalio.service import RPCError
 from loom_cli.dev.server import DevServer
 from loom_client.runner import AgentRunner
 from loom_client.server.errors import is_away
-from loom_client.server.reconnect import lasting
+from loom_client.server.reconnect import SENT_SECONDS, lasting
 from loom_client.start.schedules import Times
-from loom_dsl.errors import NotFoundError
+from loom_dsl.errors import LoomError, NotFoundError
 from tests.cli.conftest import LOOM
 from tests.durability.conftest import House, Opener
 from tests.durability.test_worker_killed import calling
@@ -41,13 +42,27 @@ asyncio.run(main())
 """
 
 
-async def twice_killed(server: DevServer) -> None:
-    """Kill the server and start it again, two times, while others wait; the second time it is away for longer."""
+async def twice_killed(server: DevServer, log: Path | None = None) -> None:
+    """Kill the server and start it again, two times, while others wait; the second time it is away for longer.
+
+    Args:
+        server: The server.
+        log: What those who wait say: it stays away until they have said so, and then they say that it is back.
+    """
     for away in (0.0, 8.0):
         server.kill()
         await asyncio.sleep(away)  # as an outage: nothing else is waited for
+        if log is not None and away:
+            await eventually(lambda: said(log)[-1:] == [AWAY])
         await server.start()
+        if log is not None and away:
+            await eventually(lambda: said(log)[-1:] == [BACK])
         await asyncio.sleep(1.0)
+
+
+def said(log: Path) -> list[str]:
+    """Whether the server is away or back, as often as it was said."""
+    return [word for line in log.read_text().splitlines() for word in (AWAY, BACK) if line.endswith(word)]
 
 
 def environment(house: House) -> dict[str, str]:
@@ -60,14 +75,14 @@ def environment(house: House) -> dict[str, str]:
     }
 
 
-def process(house: House, *command: str) -> "subprocess.Popen[str]":
+def process(house: House, *command: str, log: IO[str] | int = subprocess.PIPE) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, *command],
         env=environment(house),
         cwd=house.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=log,
         text=True,
     )
 
@@ -85,18 +100,21 @@ async def test_all_waiters_of_one_process_outlast_two_kills_and_are_told_of_each
     async with opened.worker():
         job = await opened.start(hold=True)
         await eventually(lambda: lines(opened.workdir(job), BEGUN))
-        waiting = process(opened, "-c", TOGETHER, job.id, str(waiters))
+        log = opened.folder / "waiting.log"
+        with log.open("w") as kept:
+            waiting = process(opened, "-c", TOGETHER, job.id, str(waiters), log=kept)
         try:
             assert waiting.stdout
             assert await asyncio.to_thread(waiting.stdout.readline) == "ready\n"
-            await twice_killed(own_server)
+            await twice_killed(own_server, log)
             opened.release(job)
-            out, err = await ended(waiting)
+            out, _ = await ended(waiting)
         finally:
             waiting.kill()
+        err = log.read_text()
     assert out == " ".join(["completed"] * waiters) + "\n", err
     told = err.splitlines()
-    assert 2 <= len(told) <= 4, told
+    assert 2 <= len(told) < 2 * waiters, told  # a slow machine may take the server for away once more
     assert [line.endswith(AWAY) for line in told] == [True, False] * (len(told) // 2), told
     assert all(line.endswith(BACK) for line in told[1::2]), told
 
@@ -119,7 +137,7 @@ async def test_commands_that_wait_outlast_a_kill_and_end_as_the_job_does(house: 
             for one in waiting:
                 one.kill()
     assert [one.returncode for one in waiting] == [0] * len(waiting), said
-    assert len(said[0][1].splitlines()) in (0, 2, 4), said  # what ends soon is bridged without a word
+    assert len(said[0][1].splitlines()) % 2 == 0, said  # what ends soon is bridged without a word
     assert json.loads(said[1][0])["status"] == "completed"
     assert all(isinstance(json.loads(line), dict) for line in said[3][0].splitlines())
 
@@ -193,11 +211,17 @@ async def test_a_schedule_is_asked_and_changed_through_a_short_outage(house: Ope
     await schedules.create(name, graph, times=Times(every="90d"), workdir=opened.folder)
 
     async def outlasts(act: Callable[[], Awaitable[Any]]) -> Any:
-        own_server.kill()
-        asked = asyncio.create_task(act())
-        await asyncio.sleep(0)  # it is asked while the server is away
-        await own_server.start()
-        return await asyncio.wait_for(asked, PATIENCE)
+        while True:
+            killed = time.monotonic()
+            own_server.kill()
+            asked = asyncio.create_task(act())
+            await asyncio.sleep(0)  # it is asked while the server is away
+            await own_server.start()
+            try:
+                return await asyncio.wait_for(asked, PATIENCE)
+            except (RPCError, LoomError):
+                if time.monotonic() - killed < SENT_SECONDS:
+                    raise  # else the outage was no short one
 
     await outlasts(lambda: schedules.pause(name, "holidays"))
     shown = await outlasts(lambda: schedules.show(name))

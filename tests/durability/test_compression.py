@@ -14,7 +14,7 @@ from loom_dsl.errors import ContextLengthExceeded
 from loom_dsl.observe.events import EventType
 from loom_store.transaction import Transaction
 from tests.durability.conftest import USAGE, House, Opener
-from tests.durability.reading import account, events, histories, of
+from tests.durability.reading import account, events, histories, of, unheard_of
 from tests.durability.test_debug_replay import again, same
 from tests.support.waiting import eventually
 
@@ -54,6 +54,11 @@ def asked(house: House, *, notes: bool = False) -> list[list[dict[str, Any]]]:
     """The messages of the agent's own requests, or of those for notes."""
     bodies = [json.loads(request.body)["messages"] for request in house.model.requests]
     return [messages for messages in bodies if messages[0]["content"].startswith(WRITER) == notes]
+
+
+async def lost_of(house: House, job: Job) -> int:
+    """How many attempts the server lost sight of, on a slow machine: what they had asked is asked again."""
+    return unheard_of(await histories(house.loom.client, job.id))
 
 
 def roles(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -121,7 +126,7 @@ async def test_a_model_that_refuses_a_conversation_is_asked_again_after_it_was_c
     assert (told.status, told.answer) == ("completed", "done")
     (note,) = await summaries(opened, job)
     assert note["overflow"]
-    assert opened.model.statuses[400] == 1
+    assert 1 <= opened.model.statuses[400] <= 1 + await lost_of(opened, job)
     same(await again(opened, job))
 
 
@@ -134,7 +139,7 @@ async def test_a_model_that_refuses_every_conversation_fails_the_job_after_two_c
     first, second = await summaries(opened, job)
     assert first["since"] < second["since"]
     assert roles(asked(opened)[-1]) == ["system", "system", "user"]
-    assert opened.model.statuses[400] == 3
+    assert 3 <= opened.model.statuses[400] <= 3 + await lost_of(opened, job)
     same(await again(opened, job))
 
 
@@ -161,7 +166,7 @@ async def test_a_compression_that_fails_leaves_the_conversation_and_the_job_goes
         result = await job.result()
     assert result.error is not None
     assert result.error.code == "max_iterations"
-    assert len(asked(opened)) == 8
+    assert 8 <= len(asked(opened)) <= 8 + await lost_of(opened, job)
     assert await summaries(opened, job) == []
     warnings = of(await events(job), EventType.WARNING)
     assert warnings

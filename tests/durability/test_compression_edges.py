@@ -26,6 +26,7 @@ from tests.durability.test_compression import (
     cases,
     compacted,
     compressing,
+    lost_of,
     roles,
     summaries,
 )
@@ -153,7 +154,7 @@ async def test_a_compression_that_fails_is_paid_for_and_is_not_tried_again_every
     (warning,) = of(await events(job), EventType.WARNING)
     assert warning["code"] == ModelProtocolError.code
     assert warning["message"].startswith("the conversation could not be compressed: ")
-    assert len(asked(opened, notes=True)) == 3  # the attempts of one turn
+    assert 3 <= len(asked(opened, notes=True)) <= 3 + await lost_of(opened, job)  # the attempts of one turn
     assert result.usage.prompt_tokens == USAGE["prompt"] * 9 + used["prompt"]
     assert sum(one["prompt_tokens"] for one in tokens) == result.usage.prompt_tokens
     assert await compacted(opened, job) == []

@@ -77,13 +77,19 @@ async def test_a_call_that_three_workers_died_before_is_done(house: Opener, tool
     opened = await house([{"calls": [{"tool": tool, "args": {"text": "one"}}]}, {"say": "It says: {last}"}])
     agent = opened.agent(tools=[f"{stopped.__name__}:{tool}"], permissions={"allow": [tool]}, hooks=hooks)
     async with WorkerProcess(opened.settings, opened.url, opened.folder, tools=[stopped.__name__]) as worker:
-        job = await opened.start(agent)
         name = stopped.ASKED if hooks else stopped.BEGUN
-        for number in range(1, 4):
-            await eventually(lambda number=number: len(lines(opened.workdir(job), name)) >= number)  # type: ignore[misc]
-            worker.kill()
-            await worker.start()
-        (opened.workdir(job) / stopped.GO).touch()
-        told = await account(opened.loom.store, job)
+        for _ in range(4):  # a hook stands there for no longer than it may: a slow machine may kill after it
+            job = await opened.start(agent)
+            for number in range(1, 4):
+                await eventually(lambda job=job, number=number: len(lines(opened.workdir(job), name)) >= number)  # type: ignore[misc]
+                worker.kill()
+                in_time = not (hooks and await opened.loom.store.read(lambda tx, job=job: tx.effects(job.id)))  # type: ignore[misc]
+                await worker.start()
+                if not in_time:
+                    break
+            (opened.workdir(job) / stopped.GO).touch()
+            told = await account(opened.loom.store, job)
+            if in_time:
+                break
     assert told.status == "completed"
     assert told.messages[2]["content"] == "done: one"

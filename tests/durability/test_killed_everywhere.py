@@ -38,6 +38,7 @@ GRAPH = {
         }
     },
 }
+TRIES = 4
 STEPS = 3
 """Activities after which a run ends: the kills meet the ends of runs, too."""
 
@@ -90,11 +91,15 @@ async def test_a_worker_killed_at_any_event_gives_the_same_trace(house: Opener, 
         met = 0
         kills = points(sample, sum(len(run.events) for run in runs))
         for events in kills:
-            job = await begun(opened, plan)
-            await eventually(lambda job=job, events=events: has(opened, job, events), every=0.001)  # type: ignore[misc]
-            worker.kill()
-            met += not await is_over(job)
-            await worker.start()
+            for _ in range(TRIES):
+                job = await begun(opened, plan)
+                await eventually(lambda job=job, events=events: has(opened, job, events), every=0.001)  # type: ignore[misc]
+                worker.kill()
+                over = await is_over(job)
+                await worker.start()
+                if not over:
+                    break  # else a slow machine saw that event when the job had ended
+            met += not over
             assert (await ended(job, events)).result == expected, events
             runs = await histories(opened.loom.client, job.id)
             assert failed_tasks(runs) == [], events

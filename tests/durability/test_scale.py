@@ -23,10 +23,15 @@ SILENT = [{"say": "never asked"}]
 NIGHTLY = pytest.mark.nightly
 
 
+@pytest.fixture
+def most(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs end at fewer events than usual, so that many of them are seen in little time."""
+    monkeypatch.setattr("workflows.graph.MAX_EVENTS", request.param)
+    return int(request.param)
+
+
 @asynccontextmanager
-async def worker(house: House, monkeypatch: pytest.MonkeyPatch, most_events: int) -> AsyncIterator[None]:
-    """A worker whose runs end at fewer events than usual, so that many of them are seen in little time."""
-    monkeypatch.setattr("workflows.graph.MAX_EVENTS", most_events)
+async def worker(house: House) -> AsyncIterator[None]:
     # The sandbox would read the module again, with the number that it has.
     async with (
         Runtime(house.loom.store, ToolRegistry.load(modules=list(MODULES)), house.folder) as runtime,
@@ -45,12 +50,14 @@ async def weighed(house: House, job: GraphJob) -> list[int]:
     return [len(run.events) for run in runs]
 
 
-@pytest.mark.parametrize(("rounds", "most"), [(5_000, 25), pytest.param(100_000, 200, marks=NIGHTLY)])
+@pytest.mark.parametrize(
+    ("rounds", "most"), [(5_000, 25), pytest.param(100_000, 200, marks=NIGHTLY)], indirect=["most"]
+)
 async def test_a_loop_of_many_steps_goes_through_many_runs_of_bounded_history(
-    house: Opener, monkeypatch: pytest.MonkeyPatch, rounds: int, most: int
+    house: Opener, rounds: int, most: int
 ) -> None:
     opened = await house(SILENT)
-    async with worker(opened, monkeypatch, most):
+    async with worker(opened):
         plan = compile_graph(LOOPS, "loops.yaml")
         job = await opened.loom.start_graph(plan, input={"last": rounds - 1}, workdir=opened.folder)
         assert (await asyncio.wait_for(job.result(), 600)).result == rounds
@@ -74,12 +81,14 @@ def layers(count: int, width: int) -> str:
     return json.dumps({"loom": 1, "kind": "graph", "name": "layers", "state": state, "nodes": nodes})
 
 
-@pytest.mark.parametrize(("count", "width", "most"), [(6, 20, 30), pytest.param(40, 50, 60, marks=NIGHTLY)])
+@pytest.mark.parametrize(
+    ("count", "width", "most"), [(6, 20, 30), pytest.param(40, 50, 60, marks=NIGHTLY)], indirect=["most"]
+)
 async def test_a_graph_of_many_nodes_goes_through_many_runs_of_bounded_history(
-    house: Opener, monkeypatch: pytest.MonkeyPatch, count: int, width: int, most: int
+    house: Opener, count: int, width: int, most: int
 ) -> None:
     opened = await house(SILENT)
-    async with worker(opened, monkeypatch, most):
+    async with worker(opened):
         plan = compile_graph(layers(count, width), "layers.yaml")
         job = await opened.loom.start_graph(plan, workdir=opened.folder)
         assert (await asyncio.wait_for(job.result(), 600)).result == count * (width - 2)

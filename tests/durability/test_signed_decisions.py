@@ -34,6 +34,7 @@ LATE = 3
 async def loom(house: House, *arguments: str) -> tuple[int, str]:
     """Run a command; its status, and all that it says."""
     own = {"LOOM_ADDRESS": house.settings.address, "LOOM_STORE": str(house.settings.store)}
+    own |= {"LOOM_CONNECT_SECONDS": str(PATIENCE)}
     own |= {"LOOM_ANSWER_SECONDS": str(PATIENCE)}  # what is not confirmed by then counts as sent, and is not told
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loom_cli", *arguments),

@@ -8,7 +8,7 @@ import pytest
 from loom_client.job import Job
 from loom_dsl.observe.events import EventType
 from tests.durability.conftest import House, Opener
-from tests.durability.reading import account, effects_of, events, histories, of
+from tests.durability.reading import account, effects_of, events, histories, of, unheard_of
 from tests.durability.test_worker_killed import calling
 from tests.support.external import BEGUN, lines
 from tests.support.waiting import eventually
@@ -74,7 +74,7 @@ async def test_an_abort_reaches_a_model_call(house: Opener, step: dict[str, Any]
         await eventually(lambda: opened.model.count or told(job, EventType.LLM_DELTA))
         found = await aborted(opened, job)
     assert [message["role"] for message in found.messages] == ["user"]
-    assert opened.model.count == 1
+    assert await asked_once(opened, job)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,12 @@ async def aborted(house: House, job: Job) -> Any:
     assert len(await told(job, EventType.EXECUTION_CANCELLED)) == 1
     assert [data["state"] for data in await told(job, EventType.STATE)][-1] == "aborted"
     return await account(house.loom.store, job)
+
+
+async def asked_once(house: House, job: Job) -> bool:
+    """Whether the model was asked once, and again only where the server lost sight of a slow machine's attempt."""
+    lost = unheard_of(await histories(house.loom.client, job.id), "loom.model.call")
+    return 1 <= house.model.count <= 1 + lost
 
 
 async def test_an_abort_before_the_first_turn_calls_nothing(house: Opener) -> None:
@@ -148,11 +154,14 @@ async def test_a_paused_job_does_nothing_until_it_is_resumed(house: Opener) -> N
             return not status["running"] and status["paused"]["by"] == "me"
 
         await eventually(rests)
-        row = await opened.loom.store.read(lambda tx: tx.job(job.id))
-        assert row is not None
-        assert row["paused_by"] == "me"
+
+        async def written() -> bool:  # a moment later
+            row = await opened.loom.store.read(lambda tx: tx.job(job.id))
+            return row is not None and row["paused_by"] == "me"
+
+        await eventually(written)
         assert await told(job, EventType.TOOL_RESULT) == []
-        assert opened.model.count == 1
+        assert await asked_once(opened, job)
         await job.resume(by="me")
         found = await account(opened.loom.store, job)
     assert found.status == "completed"

@@ -1,6 +1,5 @@
 """A worker that is stopped lets steps go on for its grace, tells tools before its end, and names what is left."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tests.durability.conftest import House, Opener
 from tests.durability.reading import account
 from tests.support import stopped
 from tests.support.stopped import BEGUN, GO
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import WorkerProcess
 
 pytestmark = [pytest.mark.server, pytest.mark.crash]
@@ -43,7 +42,7 @@ async def effects_of(house: House, job: Job) -> list[tuple[str, str]]:
     return [(row.tool, row.status) for row in rows]
 
 
-@pytest.mark.parametrize(("tool", "grace", "said"), [("nap", 30, "done: one"), ("careful", 2, "stopped early: one")])
+@pytest.mark.parametrize(("tool", "grace", "said"), [("nap", 300, "done: one"), ("careful", 10, "stopped early: one")])
 async def test_what_a_tool_returns_while_its_worker_stops_is_its_result(
     house: Opener, tool: str, grace: float, said: str
 ) -> None:
@@ -94,15 +93,14 @@ async def test_a_second_signal_ends_a_worker_at_once_and_tells_the_same(house: O
         job = await begun(opened)
         worker.stop()
         await eventually(lambda: "stopping: 1 step goes on for at most 300 s" in worker.said())
-        began = time.monotonic()
         worker.stop()
+        assert PATIENCE < 300
         assert await worker.ended() == 0
-        assert time.monotonic() - began < 30
         assert f"tool stubborn of job {job.id} (its outcome will be unknown)" in worker.said()
 
 
 async def test_a_model_call_that_is_left_is_asked_again(house: Opener) -> None:
-    opened = await house([{"say": "word " * 200, "chunk": 5, "delay": "100ms"}])
+    opened = await house([{"say": "word " * 2_000, "chunk": 5, "delay": "100ms"}])
     async with worker_of(opened, 0) as worker:
         job = await opened.start(opened.agent(tools=[], permissions={}))
         await eventually(lambda: opened.model.count >= 1)
@@ -129,7 +127,7 @@ nodes:
     opened = await house([{"say": "nothing"}])
     place = tmp_path / "counting"
     place.mkdir()
-    async with worker_of(opened, 2) as worker:
+    async with worker_of(opened, 10) as worker:
         job = await opened.loom.start_graph(compile_graph(graph, "test"), workdir=place)
         await eventually(lambda: (place / BEGUN).exists())
         worker.stop()

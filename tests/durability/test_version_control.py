@@ -23,4 +23,6 @@ async def test_the_model_reads_it_in_every_turn_as_it_was_when_the_job_started(h
         await (await opened.loom.start(opened.agent(), run)).result()
     systems = [request.json["messages"][0]["content"] for request in opened.model.requests]
     branches = [line for text in systems for line in text.splitlines() if line.startswith("branch: ")]
-    assert branches == ["branch: main"] * 2 + ["branch: given"] * 2
+    first = branches.index("branch: given")  # a busy worker may have asked for a turn twice
+    assert (set(branches[:first]), set(branches[first:])) == ({"branch: main"}, {"branch: given"})
+    assert min(first, len(branches) - first) >= 2

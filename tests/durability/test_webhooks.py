@@ -26,7 +26,7 @@ from loom_store.queries.deliveries import Delivery
 from tests.durability.conftest import House, Opener
 from tests.durability.test_worker_killed import calling
 from tests.support.receiver import Received, receiver
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker_process import WorkerProcess
 from worker import delivering
 from workflows.webhooks import WebhookWorkflow
@@ -42,7 +42,7 @@ ASKS = {"permissions": {"ask": ["send"]}}
 def written(folder: Path, url: str, **fields: Any) -> Path:
     """Write a file with one endpoint."""
     file = folder / "webhooks.yaml"
-    endpoint = {"name": "chat", "url": url, "secret": "HOOK", "retry": RETRY, "timeout": "30s", **fields}
+    endpoint = {"name": "chat", "url": url, "secret": "HOOK", "retry": RETRY, "timeout": "60s", **fields}
     file.write_text(json.dumps({"loom": 1, "kind": "webhooks", "endpoints": [endpoint]}))
     return file
 
@@ -153,6 +153,7 @@ def command(house: House, *arguments: str) -> str:
     """Run a command of `loom`; what it prints."""
     settings = house.settings
     own = {"LOOM_ADDRESS": settings.address, "LOOM_STORE": str(settings.store), "COLUMNS": "300"}
+    own |= {"LOOM_CONNECT_SECONDS": str(PATIENCE)}
     done = subprocess.run(
         [sys.executable, "-m", "loom_cli", *arguments],
         capture_output=True,

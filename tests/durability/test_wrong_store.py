@@ -8,7 +8,7 @@ from loom_dsl.graph.plan import ENGINE
 from loom_store.store import Store
 from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
-from tests.durability.reading import account, failed_tasks, histories
+from tests.durability.reading import account, failed_tasks, histories, unheard_of
 from tests.support.copied import copied
 from tests.support.external import REFERENCES
 from tests.support.waiting import eventually
@@ -36,7 +36,7 @@ async def test_a_worker_with_another_store_gets_nothing_of_this_ones_jobs(house:
         for event in run.events
         if event.HasField("activity_task_started_event_attributes")
     ]
-    assert set(attempts) <= {1}
+    assert sum(attempts) - len(attempts) == unheard_of(runs)  # of those of a slow machine
 
 
 async def test_a_job_waits_for_a_worker_that_has_its_plan(house: Opener) -> None:

@@ -241,7 +241,7 @@ def decided(text: str, context: ToolContext) -> str:
     raise ToolError(f"ask for a smaller shelf, {_called(context)} times")
 
 
-@tool(idempotent=True, timeout=0.5, retry=Retry(attempts=3, initial=LONG))
+@tool(idempotent=True, timeout=3.0, retry=Retry(attempts=3, initial=LONG))
 def waiting(text: str, context: ToolContext) -> str:
     """Have attempts that its time does not suffice for."""
     _called(context)

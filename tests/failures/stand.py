@@ -221,6 +221,7 @@ async def standing(
             task_queue=task_queue,
             store=str(folder / "loom.db"),
             answer_seconds=PATIENCE,
+            connect_seconds=PATIENCE,
         )
         loom = await stack.enter_async_context(connect(settings))
         stand = Stand(folder, loom, model, url)

@@ -96,15 +96,15 @@ async def ended(stand: Stand) -> bool:
     return not await under_way(stand)
 
 
-async def is_at_work(stand: Stand, worker: WorkerProcess) -> bool:
-    """Whether this very process has begun steps."""
-    return any(f" {worker.pid} " in (step.process or "") for step in await under_way(stand))
+async def at_work(stand: Stand, worker: WorkerProcess) -> str:
+    """The name of this very process once it has begun steps."""
+    names = (step.process or "" for step in await under_way(stand))
+    return next((name for name in names if f" {worker.pid} " in name), "")
 
 
 async def young(stand: Stand, worker: WorkerProcess) -> None:
-    """See that it is written down when the worker began."""
-    (process, *_) = {step.process for step in await under_way(stand) if f" {worker.pid} " in (step.process or "")}
-    assert process is not None
+    """Wait until a worker has begun steps, and see that it is written down when it began."""
+    process = await eventually(lambda: at_work(stand, worker))
     await stand.loom.store.write(lambda tx: tx.worker_seen(process) or seen(tx, process, 1.0))
 
 
@@ -122,7 +122,7 @@ async def test_a_tool_kills_its_worker_once_and_the_other_jobs_live(dev_server: 
     cases = {"killer": calling("die"), **{name: calling("hold") for name in others}}
     async with supervised(dev_server, tmp_path, cases) as (stand, worker):
         job = await stand.start("killer", agent=AGENT)
-        await eventually(lambda: deaths(stand, "killer"))
+        await eventually(lambda: deaths(stand, "killer") and worker.starts == 2)  # noted just before the process ends
         for name in others:
             stand.begin(name, agent=AGENT)
         found = await killed(job)
@@ -225,11 +225,10 @@ async def test_no_innocent_job_is_halted_when_workers_are_killed(dev_server: Dev
     names = [f"job-{number}" for number in range(20)]
     steps = [{"calls": [{"tool": "look", "args": {"text": str(turn)}}]} for turn in range(2)]
     cases = {name: [*steps, {"say": "done"}] for name in names}
-    async with supervised(dev_server, tmp_path, cases, young=30.0) as (stand, worker):
+    async with supervised(dev_server, tmp_path, cases, young=3_600.0) as (stand, worker):
         for name in names:
             stand.begin(name, agent=AGENT)
         for kills in range(6):
-            await eventually(lambda: is_at_work(stand, worker))
             await young(stand, worker)
             os.kill(worker.pid, signal.SIGKILL)
             await eventually(lambda started=kills + 2: worker.starts == started)

@@ -18,7 +18,7 @@ from loom_store.store import Store
 from tests.durability.reading import histories, unheard_of
 from tests.failures.stand import serving, standing
 from tests.support.copied import copied
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from worker import serve
 
 pytestmark = pytest.mark.server
@@ -36,7 +36,7 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
     taken = threading.Event()
 
     def hold() -> None:
-        connection = sqlite3.connect(path, isolation_level=None)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
         connection.execute("BEGIN IMMEDIATE")
         taken.set()
         time.sleep(seconds)

@@ -54,7 +54,7 @@ AGAIN = {
     "fickle": (3, r"did x"),
     "hopeless": (3, r"Error \(tool_error\): OSError: no line, 3 times"),
     "decided": (1, r"Error \(tool_error\): ask for a smaller shelf, 1 times"),
-    "waiting": (1, r"Error \(timeout\): the tool waiting did not end within 0.5 s"),
+    "waiting": (1, r"Error \(timeout\): the tool waiting did not end within 3 s"),
 }
 """How often a tool's function is called that is tried again, and what the model is told at last."""
 PREVIEWS = {

@@ -21,7 +21,7 @@ from loom_tools.user_code import Code
 from tests.support.deadly_tools import DEATHS
 from tests.support.dying_process import killed, process_with, seen
 from tests.support.external import lines
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 USERS, OWN = "loom.tool.execute", "loom.model.call"
 SECRETS = {"KEY": "a-secret-4711"}
@@ -222,7 +222,7 @@ async def test_each_death_of_a_process_of_its_own_counts_and_is_told_without_sec
         attempt = place.attempt()
         await attempt.begin()
         with pytest.raises(error) as caught:
-            await attempt.call_apart(code, keywords, 20, is_async=False)
+            await attempt.call_apart(code, keywords, PATIENCE, is_async=False)
         assert type(caught.value) is error
         assert "it ended with exit status 7" in caught.value.message
         assert "the library gives up on" in caught.value.message
@@ -241,7 +241,7 @@ async def test_while_users_code_runs_apart_the_death_of_the_worker_is_not_this_s
     context = ToolContext(working_dir=tmp_path, cancelled=stop.is_set, progress=said.append)
     await attempt.begin()
     code = Code(("tests.support.deadly_tools:wait_for_end",), "function")
-    calling = asyncio.create_task(attempt.call_apart(code, {"text": "x", "context": context}, 60, is_async=False))
+    calling = asyncio.create_task(attempt.call_apart(code, {"text": "x", "context": context}, PATIENCE, is_async=False))
     await eventually(lambda: said)
     noted = place.noted()
     assert noted is not None

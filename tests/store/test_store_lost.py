@@ -16,6 +16,7 @@ from loom_dsl.errors import StoreError, StoreLost, StoreReadOnly
 from loom_store.queries.workers import ALIVE_SECONDS, KEPT_SECONDS
 from loom_store.store import Store
 from tests.support.copied import copied
+from tests.support.waiting import PATIENCE
 
 
 def put(store: Store, text: str) -> str:
@@ -249,7 +250,7 @@ def after(path: Path, loss: Callable[[Path], None], *arguments: str) -> "subproc
         assert process.stdout is not None
         process.stdout.readline()
         loss(path.with_name(f"{path.name}-shm"))
-        out, err = process.communicate("go on\n", timeout=60)
+        out, err = process.communicate("go on\n", timeout=PATIENCE)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

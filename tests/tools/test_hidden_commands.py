@@ -53,12 +53,16 @@ NOT_SEEN = {
         *("chroot / rm x", "choom -n 1 -- rm x", "systemd-run rm x", "systemd-inhibit rm x", "sg g 'rm x'"),
         *("dpkg -i x.deb --pre-invoke='rm x'", "bash /dev/stdin", "source /dev/stdin", "script -c 'rm x'"),
         "apt-get -o APT::Update::Pre-Invoke::='rm x' update",
+        *("sudo rm x", "sudo -u root rm x", "sudo -- rm x", "sudo sudo rm x", "sudo env A=b nice rm x", "doas rm x"),
+        *("sudo bash -c 'rm x'", "echo rm x | sudo bash"),
     ],
     "it needs another machine, or a service of this one": [
         *("ssh host rm x", "ssh host 'rm x'", "docker run i rm x", "docker exec c rm x", "kubectl exec p -- rm x"),
         *("corepack yarn exec rm", "npx rm x", "rsync -e 'rm x' a b"),
+        *("at now <<< 'rm x'", "at now <<E\nrm x\nE", "batch <<< 'rm x'", "crontab - <<< '* * * * * rm x'"),
     ],
-    "it needs a terminal": [
+    "it needs a terminal, or a screen": [
+        *("dialog --prgbox 'rm x' 1 1", "xterm -e rm x", "xvfb-run rm x"),
         *(
             "git -c core.pager='rm x' log",
             "PAGER=rm git log",
@@ -71,6 +75,7 @@ NOT_SEEN = {
     ],
     "the repository must have what it works on": [
         *("git submodule foreach 'rm x'", "git clone -u 'rm x' a", "git fetch 'ext::sh -c \"rm x\"'"),
+        *("bundle exec rm x", "direnv exec . rm x", "nix-shell --run 'rm x'", "pipenv run rm x"),
     ],
     "what it changes counts for a later line": [
         *("BASH_ALIASES[e]=rm", "BASH_CMDS[echo]=/bin/rm; echo x", "hash -p /bin/rm echo; echo x"),
@@ -82,10 +87,13 @@ NOT_SEEN = {
     "it removes another file": ["/bin/{rm,x} y"],
 }
 """Lines that are not tried, by the reason. That they run it elsewhere is no mistake of the table."""
+RARE = ("busybox", "expect", "fd", "lua", "numactl", "parallel", "php", "socat", "toybox", "zsh")
+"""Programs that many machines have not got: lines that begin with one are tried where it is."""
 NOT_TRIED = {line for lines in NOT_SEEN.values() for line in lines}
+ABSENT = {line for line in HIDDEN_RM if (name := line.partition(" ")[0]) in RARE and not shutil.which(name)}
 NO_ARGUMENT = {line for line in HIDDEN_RM if "\0" in line}
 """No program can be given these."""
-TRIED = [line for line in HIDDEN_RM if line not in NOT_TRIED | NO_ARGUMENT]
+TRIED = [line for line in HIDDEN_RM if line not in NOT_TRIED | NO_ARGUMENT | ABSENT]
 ALONE = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 """For git, which otherwise does as whoever runs the tests has set it."""
 
@@ -140,22 +148,16 @@ def run(line: str, work: Path, means: Means, later: str = _LATER) -> str:
     return run_confined(order, timeout=PATIENCE, given=GIVEN, cancelled=is_seen).output
 
 
-def lacks(said: str, line: str) -> str:
-    """Name the program that a line needs and this machine has not; empty: it has them."""
-    missing = re.findall(r"(?:line \d+: |: |')([\w.-]+)'?: (?:command not found|No such file or directory)", said)
-    return next((name for name in missing if name in re.findall(r"[\w.-]+", line) and not shutil.which(name)), "")
-
-
 @pytest.mark.parametrize("line", TRIED)
 def test_a_line_of_the_table_really_runs_what_it_hides(line: str, work: Path, means: Means) -> None:
     said = run(line, work, means)
     is_run = not ((work / MARK).exists() and (work / "x").exists())
-    assert is_run or lacks(said, line), f"nothing was run, and no program is missing: {said[-300:]}"
+    assert is_run, f"nothing was run: {said[-300:]}"
 
 
 def test_what_is_excused_stands_in_the_table() -> None:
     assert NOT_TRIED | set(PREPARED) <= set(HIDDEN_RM)
-    assert len(TRIED) > len(HIDDEN_RM) * 3 // 4, "what is excused is the exception"
+    assert len(set(HIDDEN_RM) - NOT_TRIED) > len(HIDDEN_RM) * 3 // 4, "what is excused is the exception"
 
 
 @pytest.mark.parametrize("line", ["echo rm x", "cat f; git status", "mv y z & wait"])

@@ -27,8 +27,6 @@ from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.mcp import is_named, plain_schema, read_mcp_settings, split_reference
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.tool import Tool, validate_arguments
-from loom_tools.mcp import connection
-from loom_tools.mcp import servers as connected
 from loom_tools.mcp.servers import Servers
 from loom_tools.secrets import AllowedSecrets
 from tests.support import mcp_server
@@ -40,11 +38,11 @@ PROGRAM = str(mcp_server.__file__)
 NO_SECRETS = AllowedSecrets({}, {})
 
 
-@pytest.fixture(autouse=True)
-def servers_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python alone takes seconds to import what a server needs, on a machine with other work many times as long."""
-    monkeypatch.setattr(connection, "START_SECONDS", PATIENCE)
-    monkeypatch.setattr(connected, "LIST_SECONDS", PATIENCE)
+def loaded(file: Path, secrets: AllowedSecrets = NO_SECRETS) -> Servers:
+    """Servers that may be slow: Python alone takes seconds to import what one needs, and longer beside other work."""
+    servers = Servers.load(file, secrets)
+    servers.start_seconds = servers.list_seconds = PATIENCE
+    return servers
 
 
 def settings(folder: Path, **more: Any) -> dict[str, Any]:
@@ -59,7 +57,7 @@ def written(folder: Path, **servers: Any) -> Path:
 
 @contextlib.asynccontextmanager
 async def small(folder: Path, **more: Any) -> AsyncIterator[Servers]:
-    servers = Servers.load(written(folder, small=settings(folder, **more)), NO_SECRETS)
+    servers = loaded(written(folder, small=settings(folder, **more)))
     try:
         yield servers
     finally:
@@ -111,7 +109,7 @@ async def test_a_server_gets_a_clean_environment_with_the_secrets_that_it_names(
     file = written(tmp_path, small=settings(tmp_path, env={"TOKEN": "Bearer ${secret:MY_TOKEN}"}))
     with pytest.raises(ConfigurationError, match="small needs secrets: start the worker with --secret MY_TOKEN"):
         Servers.load(file, NO_SECRETS)
-    servers = Servers.load(file, AllowedSecrets({"MY_TOKEN": "s3cret"}, {"MY_TOKEN": ()}))
+    servers = loaded(file, AllowedSecrets({"MY_TOKEN": "s3cret"}, {"MY_TOKEN": ()}))
     try:
         told = (await called(await found(servers, "environment"), tmp_path)).text
         assert "TOKEN" in told
@@ -205,7 +203,7 @@ async def test_a_tool_whose_description_changed_is_not_called(tmp_path: Path) ->
 async def test_a_server_that_is_missing_is_a_tool_error_that_says_why(
     tmp_path: Path, server: dict[str, Any], why: str
 ) -> None:
-    servers = Servers.load(written(tmp_path, small=server), NO_SECRETS)
+    servers = loaded(written(tmp_path, small=server))
     try:
         with pytest.raises(ToolUnavailable, match=f"(?s)the MCP server small {why}"):
             await found(servers, "note")
@@ -218,17 +216,15 @@ async def test_a_server_that_is_missing_is_a_tool_error_that_says_why(
         await servers.close()
 
 
-async def test_a_server_that_writes_garbage_is_given_up_and_what_it_says_holds_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_writes_garbage_is_given_up_and_what_it_says_holds_no_secret(tmp_path: Path) -> None:
     program = (
         "import os, sys, time; print(os.environ['KEY'], file=sys.stderr); print('hi', flush=True); time.sleep(600)"
     )
     server = {"command": sys.executable, "args": ["-c", program], "env": {"KEY": "${secret:KEY}"}}
     secrets = AllowedSecrets({"KEY": "very-secret-value"}, {"KEY": ()})
     for seconds in longer(3.0):
-        monkeypatch.setattr(connection, "START_SECONDS", seconds)
         servers = Servers.load(written(tmp_path, small=server), secrets)
+        servers.start_seconds = seconds
         try:
             with pytest.raises(ToolUnavailable) as refused:
                 await servers.listing("small")
@@ -255,7 +251,7 @@ async def test_a_server_over_http_is_called_and_reached_again_after_it_was_away(
 
     server = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {"authorization": "${secret:KEY}"}}
     secrets = AllowedSecrets({"KEY": "k"}, {"KEY": ()})
-    servers = Servers.load(written(tmp_path, small=server), secrets)
+    servers = loaded(written(tmp_path, small=server), secrets)
     process = start()
     try:
         await eventually(listens)

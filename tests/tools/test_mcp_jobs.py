@@ -15,12 +15,10 @@ import pytest_asyncio
 from activities import catalogue
 from loom_cli.dev.server import DevServer
 from loom_dsl.observe.events import EventType
-from loom_tools.mcp import connection, servers
-from loom_tools.mcp.servers import Servers
 from tests.failures.stand import Stand, serving, standing
 from tests.failures.test_jobs import asked
 from tests.support.waiting import PATIENCE, eventually
-from tests.tools.test_mcp import NO_SECRETS, settings, written
+from tests.tools.test_mcp import loaded, settings, written
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 
@@ -33,8 +31,6 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
 def servers_may_be_slow() -> Iterator[None]:
     """Python alone takes seconds to import what a server needs, on a machine with other work many times as long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "START_SECONDS", PATIENCE)
-        patch.setattr(servers, "LIST_SECONDS", PATIENCE)
         patch.setattr(catalogue, "WAIT_SECONDS", PATIENCE)
         yield
 
@@ -74,10 +70,10 @@ async def stand(dev_server: DevServer, folder: Path) -> AsyncIterator[Stand]:
     gone = {"command": sys.executable, "args": ["-c", "raise SystemExit('no luck')"]}
     time = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
     git = {"command": sys.executable, "args": ["-m", "mcp_server_git", "--repository", str(folder / "repository")]}
-    loaded = Servers.load(written(folder, small=small, slow=slow, gone=gone, time=time, git=git), NO_SECRETS)
+    servers = loaded(written(folder, small=small, slow=slow, gone=gone, time=time, git=git))
     async with (
         standing(dev_server, folder, f"test-{uuid.uuid4().hex[:12]}", cases, serve=False) as made,
-        serving(made, {}, mcp=loaded),
+        serving(made, {}, mcp=servers),
     ):
         yield made
 

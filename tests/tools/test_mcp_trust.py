@@ -9,9 +9,8 @@ import pytest_asyncio
 
 from loom_cli.dev.server import DevServer
 from loom_dsl.observe.events import EventType
-from loom_tools.mcp.servers import Servers
 from tests.failures.stand import Outcome, Stand, serving, standing
-from tests.tools.test_mcp import NO_SECRETS, settings, written
+from tests.tools.test_mcp import loaded, settings, written
 from tests.tools.test_mcp_jobs import call, servers_may_be_slow
 
 __all__ = ["servers_may_be_slow"]
@@ -60,10 +59,10 @@ async def stand(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory)
         (folder / name).mkdir()
     servers = {name: settings(folder / name) for name in ("vouched", "strange", "moody")}
     servers["slow"] = settings(folder / "vouched", timeout=3)
-    loaded = Servers.load(written(folder, **servers), NO_SECRETS)
+    mcp = loaded(written(folder, **servers))
     async with (
         standing(dev_server, folder, f"test-{uuid.uuid4().hex[:12]}", CASES, serve=False) as made,
-        serving(made, {"LOOM_POLICY": str(folder / "policy.yaml")}, mcp=loaded),
+        serving(made, {"LOOM_POLICY": str(folder / "policy.yaml")}, mcp=mcp),
     ):
         yield made
 

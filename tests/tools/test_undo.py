@@ -1,10 +1,11 @@
 """Taking effects back happens at most once each, also when the attempt that did it was lost."""
 
+import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.jobs.undo import NOT_KNOWN, NOT_SEEN, Undo
 from activities.runtime import JobFacts, Runtime
@@ -58,22 +59,19 @@ class Failing:
         return await do(work, **options)
 
 
-async def undone(
-    folder: Path, patch: pytest.MonkeyPatch, name: str, status: Any, *, again: Any = None, broken: int = 0
-) -> list[Any]:
+async def undone(folder: Path, name: str, status: Any, *, again: Any = None, broken: int = 0) -> list[Any]:
     """Take a job's one effect back, of which `status` is known; give what was told.
 
     Args:
         folder: Where the store is.
-        patch: Sets what the engine says of the attempt.
         name: Of the tool.
         status: Of the effect.
         again: Of a taking back before.
         broken: Number of the read or write at which the store fails once.
     """
     SAID.clear()
-    info = SimpleNamespace(workflow_id="job", workflow_run_id="run", attempt=2)
-    patch.setattr("temporalio.activity.info", lambda: info)
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
     agent = Agent(name="tester", model="m", tools=("send", "register"), on_abort="compensate")
     with Store.open(folder / "loom.db") as store:
         runtime = Runtime(store, REGISTRY, folder, environment={})
@@ -93,7 +91,7 @@ async def undone(
         undo, failures = Undo(runtime), 0
         for _ in range(3 if broken else 2):
             try:
-                await undo.undo({"at": "take_back#1", "with": {}})
+                await environment.run(undo.undo, {"at": "take_back#1", "with": {}})
             except StoreError:
                 failures += 1
         assert failures <= (broken > 0)  # what cannot be found out again waits for the store
@@ -115,15 +113,13 @@ async def undone(
     ],
 )
 async def test_an_effect_is_taken_back_at_most_once_and_only_when_it_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, status: Any, again: Any, said: list[str], told: Any
+    tmp_path: Path, name: str, status: Any, again: Any, said: list[str], told: Any
 ) -> None:
-    assert await undone(tmp_path, monkeypatch, name, status, again=again) == told
+    assert await undone(tmp_path, name, status, again=again) == told
     assert said == SAID
 
 
 @pytest.mark.parametrize("number", range(1, 10))
-async def test_a_store_that_fails_once_makes_nothing_unknown_and_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    assert await undone(tmp_path, monkeypatch, "send", "settled", broken=number) == [("undone", "")]
+async def test_a_store_that_fails_once_makes_nothing_unknown_and_nothing_twice(tmp_path: Path, number: int) -> None:
+    assert await undone(tmp_path, "send", "settled", broken=number) == [("undone", "")]
     assert SAID == ["one out job/~undo/0/c"]

@@ -14,10 +14,9 @@ from tests.support.waiting import PATIENCE, eventually, longer
 SECONDS = 0.05
 
 
-async def asked_on_a_busy_machine(function: Callable[[], object], patch: pytest.MonkeyPatch) -> object:
+async def asked_on_a_busy_machine(function: Callable[[], object]) -> object:
     """Ask, while the event loop gets no time from before the answer is there until its time is over."""
     for seconds in longer(SECONDS):  # which may be over on this machine before the question was even asked
-        patch.setattr("loom_tools.running.ANSWER_SECONDS", seconds)
         asking, begun = await _asked(function, seconds)
         if begun:
             break
@@ -35,7 +34,7 @@ async def _asked(function: Callable[[], object], seconds: float) -> tuple[asynci
         return function()
 
     began = time.monotonic()
-    asking = asyncio.create_task(ask(answer))
+    asking = asyncio.create_task(ask(answer, seconds=seconds))
     await eventually(lambda: threads, every=0)
     begun = time.monotonic() < began + seconds
     busy.set()
@@ -44,23 +43,20 @@ async def _asked(function: Callable[[], object], seconds: float) -> tuple[asynci
     return asking, begun
 
 
-async def test_an_answer_that_came_in_time_counts_although_it_is_looked_at_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert await asked_on_a_busy_machine(lambda: "here", monkeypatch) == "here"
+async def test_an_answer_that_came_in_time_counts_although_it_is_looked_at_late() -> None:
+    assert await asked_on_a_busy_machine(lambda: "here") == "here"
 
 
-async def test_so_does_what_was_raised_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_does_what_was_raised_in_time() -> None:
     with pytest.raises(Raised) as caught:
-        await asked_on_a_busy_machine(lambda: 1 / 0, monkeypatch)
+        await asked_on_a_busy_machine(lambda: 1 / 0)
     assert isinstance(caught.value.error, ZeroDivisionError)
 
 
-async def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom_tools.running.ANSWER_SECONDS", SECONDS)
+async def test_who_does_not_answer_is_not_waited_for() -> None:
     never = threading.Event()
     try:
         with pytest.raises(TimeoutError):
-            await ask(never.wait, PATIENCE)
+            await ask(never.wait, PATIENCE, seconds=SECONDS)
     finally:
         never.set()

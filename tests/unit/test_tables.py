@@ -1,7 +1,7 @@
 """What lists and `loom show` print of jobs, at the widths of real terminals."""
 
-import io
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,35 +57,38 @@ def test_the_headline_says_that_a_job_is_halted_and_for_which_cause(
     assert capsys.readouterr().out.splitlines()[0] == expected
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, columns: int) -> str:
-    """Give what is printed of a job with long texts."""
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[int], str]:
+    """Give what is printed of a job with long texts, in so many columns."""
     error = {"code": "model_unavailable", "message": MESSAGE}
     many = {"why": f"{MESSAGE}; {MESSAGE}", "halted": [STEP], "waiting": [{**STEP, "tries": 4, "next_at": time.time()}]}
-    monkeypatch.setenv("COLUMNS", str(columns))
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stdout", stream)
-    show_job({**JOB, **many, "children": [{**KID, "error": error}]})
-    return stream.getvalue()
+
+    def show(columns: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        show_job({**JOB, **many, "children": [{**KID, "error": error}]})
+        return capsys.readouterr().out
+
+    return show
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_what_is_shown_of_a_job_fits_the_width_and_nothing_of_it_is_cut(
-    monkeypatch: pytest.MonkeyPatch, columns: int
+    printed: Callable[[int], str], columns: int
 ) -> None:
-    text = printed(monkeypatch, columns)
+    text = printed(columns)
     assert max(map(len, text.splitlines())) < columns
     whole = "".join(text.split())
     assert whole.count("".join(MESSAGE.split())) == 5
     assert "setOPENAI_API_KEYattheworker" in whole
 
 
-def test_a_long_text_is_wrapped_below_its_beginning_or_below_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = printed(monkeypatch, 80).splitlines()
+def test_a_long_text_is_wrapped_below_its_beginning_or_below_its_row(printed: Callable[[int], str]) -> None:
+    lines = printed(80).splitlines()
     begin = lines.index("  halted")
     column = lines[begin + 1].index("WHAT")
     assert lines[begin + 2][column:].startswith("the model at ")
     assert {line[:column].strip() for line in lines[begin + 3 : lines.index("  waits")]} == {""}
     row = next(number for number, line in enumerate(lines) if line.split()[:2] == [KID["job"], "failed"])
     assert lines[row + 1].startswith("      researcher model_unavailable: ")
-    wide = printed(monkeypatch, 200).splitlines()
+    wide = printed(200).splitlines()
     assert any(line.split()[:2] == [KID["job"], "failed"] and "researcher" in line for line in wide)

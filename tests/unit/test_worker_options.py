@@ -22,7 +22,6 @@ from loom_client.settings import Settings
 def test_a_file_is_named_as_it_was_given(
     monkeypatch: pytest.MonkeyPatch, given: str | None, flag: str, expected: str
 ) -> None:
-    monkeypatch.delenv("LOOM_WEBHOOKS", raising=False)
     if given is not None:
         monkeypatch.setenv("LOOM_WEBHOOKS", given)
     file = Path(flag)
