@@ -192,6 +192,7 @@ class Store:
             StoreMissing: There is no file, and `create` is False.
             StoreReadOnly: The file or its directory cannot be written.
             StoreTooNew: A newer release has written it.
+            StoreTooOld: A release has written it whose tables this one cannot bring up to date.
             StoreLocked: Another process has held the write lock for too long.
             StoreError: It is not a store.
             ConfigurationError: The address is not one of a store.
