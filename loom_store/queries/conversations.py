@@ -12,12 +12,9 @@ from loom_store.queries.blobs import Blobs, pack_text, unpack_text
 from loom_store.rows import Entry, EntryKind, EntryRange, NewEntry
 from loom_store.tables import blobs, entries, jobs, sessions
 
-_FIND = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
-    sessions.c.name == bindparam("name")
-)
-_BY_ID = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
-    sessions.c.id == bindparam("session_id")
-)
+_SELECT = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease)
+_FIND = _SELECT.where(sessions.c.name == bindparam("name"))
+_BY_ID = _SELECT.where(sessions.c.id == bindparam("session_id"))
 _ADD = insert(sessions)
 _LAST = select(entries.c.seq).where(entries.c.session == bindparam("session")).order_by(entries.c.seq.desc()).limit(1)
 _LEASE = update(sessions).where(sessions.c.id == bindparam("session_id")).values(lease=bindparam("job"))
