@@ -184,8 +184,10 @@ _EXPLANATIONS: Final[dict[int, Callable[[Location], LoomError]]] = {
 # Bringing a store's file to this release's tables, once, whoever comes first.
 
 
+FIRST: Final = "0010"
+"""The oldest migration that there is: a store that lacks it cannot be brought up to date."""
 HEAD: Final = "0010"
-"""The newest migration; `tests/store` compares it with the migrations themselves."""
+"""The newest migration; `tests/store` compares both with the migrations themselves."""
 
 VERSION_TABLE: Final = "loom_version"
 
@@ -230,10 +232,9 @@ def upgrade(engine: Engine, location: Location) -> None:
         config = alembic_config(connection)
         if revision is not None:
             scripts = ScriptDirectory.from_config(config)
-            first = str(scripts.get_base())
-            if revision < first:
+            if revision < FIRST:
                 raise StoreTooOld(
-                    f"store {location.path} is at migration {revision}, and this release of Loom begins with {first}: "
+                    f"store {location.path} is at migration {revision}, and this release of Loom begins with {FIRST}: "
                     "let its jobs end under the release that wrote it, then move the file away, or point LOOM_STORE "
                     "at another one, and Loom makes a new store"
                 )

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there has all the time that it needs to answer."""
-    for name in ("server", "worker"):  # in the package these are the names of functions, too
+    for name in ("server", "model_endpoint"):  # in the package these are the names of functions, too
         monkeypatch.setattr(importlib.import_module(f"loom_cli.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
 
 
@@ -116,10 +117,10 @@ def test_a_store_is_looked_at_and_not_made(settings: Settings, tmp_path: Path) -
     assert (tmp_path / "loom.db").read_bytes() == before
 
 
-def _newer(path: Path) -> None:
+def _at(revision: str, path: Path) -> None:
     Store.open(path).close()
     with sqlite3.connect(path) as opened:
-        opened.execute("UPDATE loom_version SET version_num = '9999'")
+        opened.execute("UPDATE loom_version SET version_num = ?", (revision,))
     opened.close()
 
 
@@ -132,7 +133,8 @@ def _foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said", "fix"),
     [
-        (_newer, "revision 9999, which is newer than this release's", "upgrade Loom"),
+        (partial(_at, "9999"), "revision 9999, which is newer than this release's", "upgrade Loom"),
+        (partial(_at, "0009"), "revision 0009, which is older than this release's first", "let its jobs end"),
         (_foreign, "it belongs to another program", "LOOM_STORE"),
         (lambda path: path.write_bytes(b"not a database" * 100), "it is not a store", "LOOM_STORE"),
         (lambda path: path.mkdir(), "it cannot be used", "LOOM_STORE"),

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from loom_dsl.errors import ConfigurationError, NotAStore, StoreError, StoreMissing, StoreTooNew, StoreTooOld
-from loom_store.engine import HEAD, VERSION_TABLE, alembic_config
+from loom_store.engine import FIRST, HEAD, VERSION_TABLE, alembic_config
 from loom_store.files import is_write_protected
 from loom_store.location import default_store_path, parse_location
 from loom_store.store import Store
@@ -215,7 +215,8 @@ def test_the_migrations_lead_to_the_tables_and_to_the_revision_that_the_code_nam
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
         assert context.get_current_revision() == HEAD
-        assert ScriptDirectory.from_config(alembic_config(connection)).get_heads() == [HEAD]
+        scripts = ScriptDirectory.from_config(alembic_config(connection))
+        assert (scripts.get_bases(), scripts.get_heads()) == ([FIRST], [HEAD])
         migrated = set(connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
     engine.dispose()
     declared = create_engine("sqlite://")
