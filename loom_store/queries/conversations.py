@@ -85,28 +85,10 @@ class Sessions(Blobs):
                 )
         self._execute(_LEASE, {"session_id": row.id, "job": job_id})
 
-    def release_lease(self, session: str, job: str) -> None:
-        """Give a lease back. A job that does not have it changes nothing.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        row = self._require_session(session)
-        if row.lease is not None and row.lease == self._find_job(job):
-            self._execute(_LEASE, {"session_id": row.id, "job": None})
-
     def session_number(self, session: str) -> int | None:
         """Give the integer that stands for a session, or None. It is never given to another one, also after a prune."""
         row = self._find_session(session)
         return None if row is None else row.id
-
-    def session_end(self, session: str) -> int:
-        """Give the ``seq`` that the next entry will have: how many entries a reader sees.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        return self._next_seq(self._require_session(session))
 
     def _find_session(self, name: str) -> SessionRow | None:
         row = self._first(_FIND, {"name": name})
