@@ -242,7 +242,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """What a server said.
 
     Attributes:
@@ -342,7 +342,7 @@ def _secret(name: str, target: Target, context: ToolContext) -> str:
     return context.services.secret(name, target.origin)
 
 
-def redirect_of(target: Target, method: str, found: Response) -> Target | None:
+def redirect_of(target: Target, method: str, found: HttpResponse) -> Target | None:
     """Say where to ask instead, or None when the answer is to be told.
 
     Only what asks is asked again, and only at the same host: the policy was asked about that one, and secrets are
@@ -357,7 +357,7 @@ def redirect_of(target: Target, method: str, found: Response) -> Target | None:
     return following if following.host == target.host and (same or upgraded) else None
 
 
-def answer_text(found: Response, target: Target) -> str:
+def answer_text(found: HttpResponse, target: Target) -> str:
     """Write an answer as a model reads it."""
     lines = [f"HTTP {found.status} from {target.shown}"]
     lines += [f"{name}: {found.headers[name][:500]}" for name in _SHOWN if name in found.headers]
@@ -366,7 +366,7 @@ def answer_text(found: Response, target: Target) -> str:
     return "\n".join([*lines, "", *_body(found)])
 
 
-def _body(found: Response) -> list[str]:
+def _body(found: HttpResponse) -> list[str]:
     kind = found.headers.get("content-type", "").lower()
     encoding = found.headers.get("content-encoding", "identity").lower()
     if not found.body:
@@ -459,14 +459,14 @@ def _ask(
     headers: Mapping[str, str],
     body: bytes,
     context: ToolContext,
-) -> Response:
+) -> HttpResponse:
     fields = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
     limits: dict[str, Any] = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0, "pool": 10.0}}
     try:
         with pool.stream(method, target.url, headers=fields, content=body or None, extensions=limits) as response:
             told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             data, whole = _read(response.iter_stream(), context)
-            return Response(response.status, told, data, whole)
+            return HttpResponse(response.status, told, data, whole)
     except httpcore2.TimeoutException as error:
         raise ToolError(f"{target.shown} did not answer in time ({_words(error)})") from error
     except httpcore2.ConnectError as error:

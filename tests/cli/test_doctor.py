@@ -46,7 +46,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there has all the time that it needs to answer."""
-    for name in ("server", "model_endpoint"):  # in the package these are the names of functions, too
+    for name in ("server", "model_endpoint"):  # in the package `server` is the name of a function, too
         monkeypatch.setattr(importlib.import_module(f"loom_cli.doctor.{name}"), "PROBE_SECONDS", PATIENCE)
 
 
