@@ -38,8 +38,8 @@ from activities.webhooks.sender import Senders
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.queues import job_queue, presence_queue, webhook_queue
 from loom_store.files import tell_bus_errors
-from loom_store.payloads import data_converter
 from loom_store.server.access import access_of, explain
+from loom_store.server.payloads import data_converter
 from loom_store.server.settings import ConnectionSettings, read_settings
 from loom_store.store import Store
 from loom_tools.approver_keys import ApproverKeys
@@ -102,7 +102,7 @@ def make_worker(
     """Build a worker that serves ``loom.graph`` and every activity.
 
     Args:
-        client: Connected with `loom_store.payloads.data_converter`.
+        client: Connected with `loom_store.server.payloads.data_converter`.
         runtime: What the activities work with.
         task_queue: The base name of the queue that work is taken from; only jobs of the runtime's store are on it.
         metrics: Where it is counted what activities do.

@@ -27,6 +27,7 @@ from loom_dsl.errors import (
     StoreLost,
     StoreMissing,
     StoreTooNew,
+    StoreTooOld,
     WrongStore,
 )
 from loom_dsl.text.redaction import redact
@@ -37,7 +38,7 @@ STOPPED_DELAY = 0.1
 """Seconds until a worker may take what another one was stopped in: it is the next one's at once."""
 MAX_MESSAGE = 4_000
 """Characters of a failure's message that are kept."""
-ELSEWHERE = (WrongStore, StoreLost, NotAStore, StoreTooNew, StoreMissing)
+ELSEWHERE = (WrongStore, StoreLost, NotAStore, StoreTooNew, StoreTooOld, StoreMissing)
 """What is wrong with this worker's store; another worker may have the right one. What else does not pass, such as a
 content that is missing, does not pass at all."""
 FLUSH = "loom.events.flush"

@@ -40,7 +40,7 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
         )
         return
     from activities.runtime import Runtime
-    from loom_store.payloads import data_converter
+    from loom_store.server.payloads import data_converter
     from loom_store.store import Store
     from loom_tools.registry import ToolRegistry
 

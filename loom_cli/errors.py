@@ -27,34 +27,30 @@ def tell_on_interrupt(message: str) -> None:
     _on_interrupt = message
 
 
-def guarded(command: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P, None]:
-    """Make a command of a coroutine: it returns the exit status, and every way to fail is told in a line."""
+def guarded(
+    command: Callable[P, Coroutine[Any, Any, int | None] | int | None], failure: int = FAILED
+) -> Callable[P, None]:
+    """Make a command of a function or a coroutine: it gives the exit status, and every way to fail is told in a line.
+
+    Args:
+        command: The command.
+        failure: The status where an error has none that tells more.
+    """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        raise SystemExit(outcome(lambda: asyncio.run(command(*args, **kwargs))))
+        raise SystemExit(outcome(lambda: _awaited(command(*args, **kwargs)), failure))
 
     return run
 
 
 def following(command: Callable[P, Coroutine[Any, Any, int | None]]) -> Callable[P, None]:
     """Do as `guarded` does for a command that follows a job: what fails without the job is UNCLEAR, never FAILED."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        raise SystemExit(outcome(lambda: asyncio.run(command(*args, **kwargs)), UNCLEAR))
-
-    return run
+    return guarded(command, UNCLEAR)
 
 
-def guarded_plain(command: Callable[P, int | None]) -> Callable[P, None]:
-    """Do as `guarded` does for a plain function."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        raise SystemExit(outcome(lambda: command(*args, **kwargs)))
-
-    return run
+def _awaited(result: Coroutine[Any, Any, int | None] | int | None) -> int | None:
+    return asyncio.run(result) if isinstance(result, Coroutine) else result
 
 
 def outcome(work: Callable[[], int | None], failure: int = FAILED) -> int:

@@ -14,8 +14,8 @@ from loom_client.server.reconnect import outages_of
 from loom_client.server.runtime import ends_with_interpreter, quiet_runtime
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, ServerAway
-from loom_store.payloads import data_converter
 from loom_store.server.access import Access, access_of, explain, is_final
+from loom_store.server.payloads import data_converter
 from loom_store.store import Store
 
 _FAILURES = (RuntimeError, temporalio.service.RPCError)

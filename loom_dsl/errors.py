@@ -45,6 +45,7 @@
         ├── StoreLost             its file was deleted or replaced while it was open
         ├── StoreReadOnly
         ├── StoreTooNew
+        ├── StoreTooOld
         ├── NotAStore
         ├── StoreMissing
         ├── BlobMissing
@@ -443,6 +444,15 @@ class StoreTooNew(StoreError):
     """The store was written by a newer release of Loom. Upgrade Loom, or point LOOM_STORE at another file."""
 
     code = "store_too_new"
+    passes = False
+    retryable = False
+    exit_code = 2
+
+
+class StoreTooOld(StoreError):
+    """The store is of a release that this one cannot bring up to date. Let its jobs end there, then begin a new one."""
+
+    code = "store_too_old"
     passes = False
     retryable = False
     exit_code = 2

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreReadOnly, StoreTooNew
+from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreReadOnly, StoreTooNew, StoreTooOld
 from loom_store.location import Location, Synchronous
 
 if TYPE_CHECKING:
@@ -184,8 +184,10 @@ _EXPLANATIONS: Final[dict[int, Callable[[Location], LoomError]]] = {
 # Bringing a store's file to this release's tables, once, whoever comes first.
 
 
+FIRST: Final = "0010"
+"""The oldest migration that there is: a store that lacks it cannot be brought up to date."""
 HEAD: Final = "0010"
-"""The newest migration; `tests/store` compares it with the migrations themselves."""
+"""The newest migration; `tests/store` compares both with the migrations themselves."""
 
 VERSION_TABLE: Final = "loom_version"
 
@@ -215,6 +217,7 @@ def upgrade(engine: Engine, location: Location) -> None:
 
     Raises:
         StoreTooNew: The file is at a migration that this release does not know.
+        StoreTooOld: The file's migrations end before the first one of this release.
     """
     # Imported here: a store that is up to date, the usual case, opens without Alembic (0.1 s).
     from alembic import command
@@ -228,8 +231,15 @@ def upgrade(engine: Engine, location: Location) -> None:
             return
         config = alembic_config(connection)
         if revision is not None:
+            scripts = ScriptDirectory.from_config(config)
+            if revision < FIRST:
+                raise StoreTooOld(
+                    f"store {location.path} is at migration {revision}, and this release of Loom begins with {FIRST}: "
+                    "let its jobs end under the release that wrote it, then move the file away, or point LOOM_STORE "
+                    "at another one, and Loom makes a new store"
+                )
             try:
-                ScriptDirectory.from_config(config).get_revision(revision)
+                scripts.get_revision(revision)
             except CommandError as error:
                 raise StoreTooNew(
                     f"store {location.path} is at migration {revision}, which this release of Loom does not know "

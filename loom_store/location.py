@@ -57,11 +57,16 @@ def default_store_path(namespace: str = "default", environ: Mapping[str, str] | 
     env = os.environ if environ is None else environ
     if chosen := env.get("LOOM_STORE"):
         return chosen
-    # The XDG specification: a relative value is to be ignored.
-    state = env.get("XDG_STATE_HOME", "")
-    home = Path(state) if state.startswith("/") else Path(env.get("HOME") or Path.home()) / ".local" / "state"
     name = re.sub(r"[^A-Za-z0-9._-]", "_", namespace).lstrip(".") or "default"
-    return str(home / "loom" / f"{name}.db")
+    return str(state_directory(env) / f"{name}.db")
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Say where Loom keeps what must survive: ``$XDG_STATE_HOME/loom``."""
+    # The XDG specification: a relative value is to be ignored.
+    state = environ.get("XDG_STATE_HOME", "")
+    home = Path(state) if state.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "state"
+    return home / "loom"
 
 
 def _split_options(text: str) -> tuple[str, dict[str, str]]:

@@ -34,7 +34,6 @@ from loom_store.engine import (
 )
 from loom_store.files import BESIDE, StoreFiles, is_write_protected
 from loom_store.location import Location, parse_location
-from loom_store.maintenance import SizeReport, measure_sizes
 from loom_store.queries.base import MIB, Listener, Shared
 from loom_store.queries.identity import Epoch, file_name, heard_in, note_heard
 from loom_store.transaction import Transaction
@@ -192,6 +191,7 @@ class Store:
             StoreMissing: There is no file, and `create` is False.
             StoreReadOnly: The file or its directory cannot be written.
             StoreTooNew: A newer release has written it.
+            StoreTooOld: A release has written it whose tables this one cannot bring up to date.
             StoreLocked: Another process has held the write lock for too long.
             StoreError: It is not a store.
             ConfigurationError: The address is not one of a store.
@@ -328,10 +328,6 @@ class Store:
             heard: Called on the store's thread, so it must be quick, and must not fail.
         """
         self._shared.listeners.append(heard)
-
-    def size_report(self) -> SizeReport:
-        """Measure the bytes of each table and of the files. Blocks the calling thread."""
-        return self._submit_read(lambda: measure_sizes(self._read_engine, self.path)).result()
 
     def note_heard(self) -> None:
         """Note on the file itself that a worker lives, so that an older content in the same file is noticed."""

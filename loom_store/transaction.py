@@ -1,6 +1,5 @@
 """One transaction on the store, as read and write functions see it."""
 
-from loom_store.maintenance import Integrity
 from loom_store.queries.approvals import Approvals, KeptRules
 from loom_store.queries.conversations import Entries
 from loom_store.queries.deliveries import Deliveries
@@ -24,7 +23,6 @@ class Transaction(
     Marks,
     Steps,
     Retention,
-    Integrity,
     Identity,
     Workers,
 ):

@@ -2,15 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loom_dsl.errors import ConfigurationError, DocumentError, LoomError, PermissionDenied, ToolError
 from loom_dsl.permissions.deployment import PROJECT_POLICY, Policy, read_policy
 from loom_tools.workspace.workspace import Workspace
-
-if TYPE_CHECKING:
-    pass
-
 
 POLICY_VARIABLE = "LOOM_POLICY"
 """Names the deployment's policy file, in the worker's environment."""

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -22,17 +21,12 @@ from loom_cli.dev import guardian
 from loom_cli.dev.file import DevServerSettings
 from loom_cli.dev.temporal_cli import find_temporal
 from loom_dsl.errors import ConfigurationError
+from loom_store.location import state_directory
 
 # What a development server needs for itself: ports, a database file, a log. Each refusal says what to do.
 
 
 _LOG_BYTES = 10 * 2**20
-
-
-def state_directory(env: Mapping[str, str] = os.environ) -> Path:
-    """Where Loom keeps what must survive: `$XDG_STATE_HOME/loom`."""
-    home = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home(), ".local", "state")
-    return Path(home, "loom")
 
 
 def free_port(ip: str = "127.0.0.1") -> int:

@@ -177,7 +177,7 @@ def _revision_when_locked(path: Path) -> str | None:
 
 
 def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
-    from loom_store.engine import HEAD
+    from loom_store.engine import FIRST, HEAD
     from loom_store.store import look
 
     shown = f"{path.stat().st_size / 1e6:.1f} MB, revision {revision}"
@@ -188,6 +188,9 @@ def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
     if revision > HEAD:
         fix = "upgrade Loom, or set LOOM_STORE to another file"
         return Check(Status.FAIL, what, f"{shown}, which is newer than this release's {HEAD}", fix)
+    if revision < FIRST:
+        fix = "let its jobs end under the release that wrote it; then move the file away, or set LOOM_STORE to another"
+        return Check(Status.FAIL, what, f"{shown}, which is older than this release's first, {FIRST}", fix)
     note = "" if revision == HEAD else f"; the next start brings it to {HEAD}"
     own = look(path, _named)
     return Check(Status.OK, what, f"writable, {shown}{note}{own or ''}")

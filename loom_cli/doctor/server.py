@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_cli.doctor.check import PROBE_SECONDS, Check, Status
 from loom_cli.doctor.workers import Kept, workers
 from loom_client.server.workers import pollers
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError, DocumentError
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
 
 
 def server(settings: Settings, store: Kept, seconds: float = PROBE_SECONDS) -> Iterator[Check]:
@@ -56,16 +60,11 @@ def _refused(address: str, seconds: float) -> str:
 async def _ask_server(settings: Settings, store: Kept, what: str, seconds: float) -> list[Check]:
     import temporalio.service
     from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
-    from temporalio.client import Client
 
     from loom_client.server.namespace import look_up_namespace
-    from loom_store.server.access import access_of
 
-    access = access_of(settings)
     async with asyncio.timeout(3 * seconds):
-        client = await Client.connect(
-            settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
-        )
+        client = await _connected(settings)
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest())
         checks = [Check(Status.OK, what, f"answers, version {info.server_version}")]
         try:
@@ -75,6 +74,15 @@ async def _ask_server(settings: Settings, store: Kept, what: str, seconds: float
             return [*checks, Check(Status.FAIL, f"namespace {settings.namespace}", error.message, fix)]
         checks.append(Check(Status.OK, f"namespace {settings.namespace}", "is there"))
         return [*checks, *await workers(client, settings, store)]
+
+
+async def _connected(settings: Settings) -> "Client":
+    from temporalio.client import Client
+
+    from loom_store.server.access import access_of
+
+    access = access_of(settings)
+    return await Client.connect(settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key)
 
 
 # Messages of webhooks: those that no worker delivers, those that were given up, and workers that write none.
@@ -176,19 +184,13 @@ async def _served(settings: Settings, store: str, names: Sequence[str], seconds:
     """Ask the server which workers there are, and which of them have the endpoints."""
     if not names or not store:
         return _Heard()
-    from temporalio.client import Client
     from temporalio.service import RPCError
 
-    from loom_dsl.errors import ConfigurationError
     from loom_dsl.queues import job_queue, webhook_queue
-    from loom_store.server.access import access_of
 
     try:
         async with asyncio.timeout(3 * seconds):
-            access = access_of(settings)
-            client = await Client.connect(
-                settings.address, namespace=settings.namespace, tls=access.tls, api_key=access.api_key
-            )
+            client = await _connected(settings)
             queue = settings.task_queue
             having = {name: frozenset(await pollers(client, webhook_queue(queue, store, name))) for name in names}
             return _Heard(frozenset(await pollers(client, job_queue(queue, store))), having)

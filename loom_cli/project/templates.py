@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -63,13 +64,24 @@ def start(kind: str, name: str | None, directory: Path, *, schema: bool = False)
             f"{named!r} is not a name; use lower-case letters, digits, - and _, starting with a letter, at most 41"
         )
     texts = {directory / _named(file.name, kind, named): _text(file, kind, named, schema) for file in _sources(kind)}
-    taken = [place.name for place in texts if place.exists() or place.is_symlink()]
+    _refuse_taken(directory, texts, f"name, loom new {kind} NAME, or another directory, --dir DIR")
+    place, kept = directory / SCHEMA, None
+    if schema:
+        text = schema_text()
+        if not place.exists():
+            texts[place] = text
+        elif place.read_text(encoding="utf-8", errors="replace") != text:
+            kept = place
+    _write(directory, texts)
+    return Begun(tuple(texts), kept)
+
+
+def _refuse_taken(directory: Path, places: Iterable[Path], advice: str) -> None:
+    taken = [place.name for place in places if place.exists() or place.is_symlink()]
     if taken:
         raise ConflictError(
-            f"{directory} already holds {', '.join(taken)}; nothing was written. "
-            f"Choose another name, loom new {kind} NAME, or another directory, --dir DIR"
+            f"{directory} already holds {', '.join(taken)}; nothing was written. Choose another {advice}"
         )
-    return _write(directory, texts, schema)
 
 
 def _sources(kind: str) -> list[Traversable]:
@@ -94,14 +106,7 @@ def _module(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _write(directory: Path, texts: dict[Path, str], schema: bool) -> Begun:
-    place, kept = directory / SCHEMA, None
-    if schema:
-        text = schema_text()
-        if not place.exists():
-            texts = {**texts, place: text}
-        elif place.read_text(encoding="utf-8", errors="replace") != text:
-            kept = place
+def _write(directory: Path, texts: dict[Path, str]) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for path, content in texts.items():
@@ -109,7 +114,6 @@ def _write(directory: Path, texts: dict[Path, str], schema: bool) -> Begun:
                 file.write(content)
     except OSError as error:
         raise UserError(f"{error.filename or directory} cannot be written: {error.strerror or error}") from None
-    return Begun(tuple(texts), kept)
 
 
 def schema_text(kind: str | None = None) -> str:
@@ -147,19 +151,8 @@ def begin(directory: Path) -> list[Path]:
         ConflictError: One of the files is there already; nothing is written.
         UserError: The directory cannot be written.
     """
-    places = [directory / name for name in FILES]
-    taken = [place.name for place in places if place.exists() or place.is_symlink()]
-    if taken:
-        raise ConflictError(
-            f"{directory} already holds {', '.join(taken)}; nothing was written. "
-            "Choose another directory: loom init DIR"
-        )
     template = files("loom_cli").joinpath("project", "template")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for place in places:
-            with place.open("x", encoding="utf-8") as file:
-                file.write(template.joinpath(place.name).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{error.filename or directory} cannot be written: {error.strerror or error}") from None
-    return places
+    texts = {directory / name: template.joinpath(name).read_text(encoding="utf-8") for name in FILES}
+    _refuse_taken(directory, texts, "directory: loom init DIR")
+    _write(directory, texts)
+    return [*texts]

@@ -23,12 +23,9 @@ MAX_CHANGES = 50
 _SELECT = select(approvals, jobs.c.name).join(jobs, jobs.c.id == approvals.c.job)
 _BY_ID = _SELECT.where(approvals.c.id == bindparam("approval"))
 _ADD = insert(approvals)
-_CHANGE = update(approvals).where(approvals.c.id == bindparam("approval")).values(body=bindparam("new_body"))
-_DECIDE = (
-    update(approvals)
-    .where(approvals.c.id == bindparam("approval"))
-    .values(status=bindparam("new_status"), decision=bindparam("new_decision"))
-)
+_ONE = update(approvals).where(approvals.c.id == bindparam("approval"))
+_CHANGE = _ONE.values(body=bindparam("new_body"))
+_DECIDE = _ONE.values(status=bindparam("new_status"), decision=bindparam("new_decision"))
 
 
 class Approvals(Scope):
@@ -48,14 +45,8 @@ class Approvals(Scope):
         if found is not None:
             self._execute(_CHANGE, {"approval": row.id, "new_body": packed})
             return
-        values = {
-            "id": row.id,
-            "job": self._job_id(row.job),
-            "status": "pending",
-            "created_at": created_at,
-            "body": packed,
-        }
-        self._execute(_ADD, values)
+        values = {"id": row.id, "job": self._job_id(row.job), "status": "pending"}
+        self._execute(_ADD, {**values, "created_at": created_at, "body": packed})
 
     def change_approval(self, id: str, change: Mapping[str, Any]) -> None:
         """Write down what became of a request that still waits: its new `expires_at`, and the rest as `change`."""
@@ -224,28 +215,10 @@ class KeptRules(Audit):
         """Keep a rule. The same rule of the same approval again changes nothing, also when it was taken back."""
         if self._execute(_SAME, {"its_approval": approval, "its_rule": rule}).first() is not None:
             return
-        values = {
-            "approval": approval,
-            "rule": rule,
-            "arguments": arguments,
-            "agent": agent,
-            "workdir": workdir,
-            "summary": summary,
-            "kept_by": by,
-            "kept_at": self._millis(),
-            "asked_by": canonical_json(list(asked_by)),
-        }
-        self._execute(insert(rules), values)
-        told = {
-            "approval": approval,
-            "rule": rule,
-            "arguments": arguments,
-            "agent": agent,
-            "workdir": workdir,
-            "by": by,
-            "asked_by": list(asked_by),
-        }
-        self.audit("rule_kept", job, told)
+        kept = {"approval": approval, "rule": rule, "arguments": arguments, "agent": agent, "workdir": workdir}
+        shown = {"summary": summary, "kept_by": by, "kept_at": self._millis(), "asked_by": canonical_json([*asked_by])}
+        self._execute(insert(rules), kept | shown)
+        self.audit("rule_kept", job, {**kept, "by": by, "asked_by": list(asked_by)})
 
     def rules_kept(self, agent: str, workdir: str) -> list[KeptRule]:
         """Give the rules that hold for an agent's jobs in a directory."""

@@ -21,7 +21,6 @@ from loom_store.tables import jobs
 MIB: Final = 1024 * 1024
 
 _FIND_JOB = select(jobs.c.id, jobs.c.created_at).where(jobs.c.name == bindparam("job_name"))
-_JOB_NAME = select(jobs.c.name).where(jobs.c.id == bindparam("job_id"))
 _NEW_JOB = insert(jobs).values(name=bindparam("name"))
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -134,9 +133,6 @@ class Scope:
             known = int(self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0])
             self._jobs[name] = KnownJob(known, False)
         return known
-
-    def _job_name(self, job_id: int) -> str:
-        return str(self._scalar(_JOB_NAME, {"job_id": job_id}))
 
 
 @cache

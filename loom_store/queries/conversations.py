@@ -12,12 +12,9 @@ from loom_store.queries.blobs import Blobs, pack_text, unpack_text
 from loom_store.rows import Entry, EntryKind, EntryRange, NewEntry
 from loom_store.tables import blobs, entries, jobs, sessions
 
-_FIND = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
-    sessions.c.name == bindparam("name")
-)
-_BY_ID = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease).where(
-    sessions.c.id == bindparam("session_id")
-)
+_SELECT = select(sessions.c.id, sessions.c.parent, sessions.c.parent_end, sessions.c.lease)
+_FIND = _SELECT.where(sessions.c.name == bindparam("name"))
+_BY_ID = _SELECT.where(sessions.c.id == bindparam("session_id"))
 _ADD = insert(sessions)
 _LAST = select(entries.c.seq).where(entries.c.session == bindparam("session")).order_by(entries.c.seq.desc()).limit(1)
 _LEASE = update(sessions).where(sessions.c.id == bindparam("session_id")).values(lease=bindparam("job"))
@@ -88,28 +85,10 @@ class Sessions(Blobs):
                 )
         self._execute(_LEASE, {"session_id": row.id, "job": job_id})
 
-    def release_lease(self, session: str, job: str) -> None:
-        """Give a lease back. A job that does not have it changes nothing.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        row = self._require_session(session)
-        if row.lease is not None and row.lease == self._find_job(job):
-            self._execute(_LEASE, {"session_id": row.id, "job": None})
-
     def session_number(self, session: str) -> int | None:
         """Give the integer that stands for a session, or None. It is never given to another one, also after a prune."""
         row = self._find_session(session)
         return None if row is None else row.id
-
-    def session_end(self, session: str) -> int:
-        """Give the ``seq`` that the next entry will have: how many entries a reader sees.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        return self._next_seq(self._require_session(session))
 
     def _find_session(self, name: str) -> SessionRow | None:
         row = self._first(_FIND, {"name": name})

@@ -15,45 +15,27 @@ from loom_store.rows import Effect, EffectStatus, from_millis, to_millis
 from loom_store.tables import effects, jobs
 
 _NOTICE: Final = "/~notice/"
-_COLUMNS: Final = (effects, jobs.c.name)
-_BY_KEY = select(*_COLUMNS).join(jobs, jobs.c.id == effects.c.job).where(effects.c.key_hash == bindparam("hash"))
-_BY_JOB = (
-    select(*_COLUMNS)
-    .join(jobs, jobs.c.id == effects.c.job)
-    .where(effects.c.job == bindparam("job_id"))
-    .order_by(effects.c.id)
-)
+_SELECT = select(effects, jobs.c.name).join(jobs, jobs.c.id == effects.c.job)
+_BY_KEY = _SELECT.where(effects.c.key_hash == bindparam("hash"))
+_BY_JOB = _SELECT.where(effects.c.job == bindparam("job_id")).order_by(effects.c.id)
 _ADD = insert(effects)
-_SETTLE = (
-    update(effects)
-    .where(effects.c.id == bindparam("effect_id"))
-    .values({name: bindparam("new_" + name) for name in ("status", "result", "note", "images", "settled_at")})
+_ONE = update(effects).where(effects.c.id == bindparam("effect_id"))
+_SETTLE = _ONE.values({name: bindparam("new_" + name) for name in ("status", "result", "note", "images", "settled_at")})
+_START = _ONE.values(started_at=bindparam("new_started_at"))
+_RELEASE = _ONE.values(holder=None, held_until=None)
+_REOPEN = _ONE.values(
+    {name: bindparam("new_" + name) for name in ("begun_at", "holder", "held_until")}
+    | {"status": "pending", "note": None, "settled_at": None, "started_at": None}
 )
-_START = update(effects).where(effects.c.id == bindparam("effect_id")).values(started_at=bindparam("new_started_at"))
-_RELEASE = update(effects).where(effects.c.id == bindparam("effect_id")).values(holder=None, held_until=None)
-_REOPEN = (
-    update(effects)
-    .where(effects.c.id == bindparam("effect_id"))
-    .values(
-        {name: bindparam("new_" + name) for name in ("begun_at", "holder", "held_until")}
-        | {"status": "pending", "note": None, "settled_at": None, "started_at": None}
-    )
-)
+_COUNT = _ONE.values(attempts=effects.c.attempts + 1)
+_HOLD = _ONE.values(holder=bindparam("new_holder"), held_until=bindparam("new_until"))
+_RECONCILED = _ONE.values(reconciled=bindparam("new_reconciled"))
 _JOBS_WITH = (
     select(jobs.c.name)
     .join(effects, jobs.c.id == effects.c.job)
     .where(effects.c.status.in_(bindparam("statuses", expanding=True)))
     .group_by(jobs.c.id, jobs.c.name)
     .order_by(jobs.c.id)
-)
-_COUNT = update(effects).where(effects.c.id == bindparam("effect_id")).values(attempts=effects.c.attempts + 1)
-_HOLD = (
-    update(effects)
-    .where(effects.c.id == bindparam("effect_id"))
-    .values(holder=bindparam("new_holder"), held_until=bindparam("new_until"))
-)
-_RECONCILED = (
-    update(effects).where(effects.c.id == bindparam("effect_id")).values(reconciled=bindparam("new_reconciled"))
 )
 
 # From a status to those that may follow it. An outcome once known stays; an unknown one may become known.
@@ -196,15 +178,7 @@ class Effects(Blobs):
             return
         if status not in _MAY_BECOME[now.status]:
             raise ConflictError(f"the effect {key!r} is {now.status} already and cannot become {status}")
-        new = {
-            "effect_id": row.id,
-            "new_status": status,
-            "new_result": None if result_digest is None else raw_digest(result_digest),
-            "new_note": None if note is None else pack_text(note),
-            "new_images": canonical_json(list(images)) if images else None,
-            "new_settled_at": self._millis(),
-        }
-        self._execute(_SETTLE, new)
+        self._write_outcome(row.id, status, result_digest, note, images)
         if release:
             self._execute(_RELEASE, {"effect_id": row.id})
 
@@ -225,15 +199,7 @@ class Effects(Blobs):
         else:
             self.count_attempt(effect.key)
         row = self._find_effect(effect.key)
-        new = {
-            "effect_id": row.id,
-            "new_status": effect.status,
-            "new_result": None if effect.result_digest is None else raw_digest(effect.result_digest),
-            "new_note": None if effect.note is None else pack_text(effect.note),
-            "new_images": canonical_json(list(effect.images)) if effect.images else None,
-            "new_settled_at": self._millis(),
-        }
-        self._execute(_SETTLE, new)
+        self._write_outcome(row.id, effect.status, effect.result_digest, effect.note, effect.images)
 
     def hold_effect(self, key: str, holder: str, seconds: float) -> None:
         """Say that the tool runs, in that process, and for how long to believe so; nothing once the effect ended."""
@@ -292,6 +258,24 @@ class Effects(Blobs):
         }
         self._execute(_REOPEN, new)
         return effect
+
+    def _write_outcome(
+        self,
+        effect_id: int,
+        status: EffectStatus,
+        result_digest: str | None,
+        note: str | None,
+        images: Sequence[Mapping[str, Any]],
+    ) -> None:
+        new = {
+            "effect_id": effect_id,
+            "new_status": status,
+            "new_result": None if result_digest is None else raw_digest(result_digest),
+            "new_note": None if note is None else pack_text(note),
+            "new_images": canonical_json(list(images)) if images else None,
+            "new_settled_at": self._millis(),
+        }
+        self._execute(_SETTLE, new)
 
     def _write_intent(self, effect: Effect) -> None:
         row = {

@@ -61,17 +61,12 @@ class Retention(Scope):
             before: An aware time.
             dry_run: Count only.
         """
-        savepoint = self._connection.begin_nested()
-        try:
+        with self._connection.begin_nested() as savepoint:
             pruned, digests = self._prune(to_millis(before))
-        except BaseException:
-            savepoint.rollback()
-            raise
-        if dry_run:
-            savepoint.rollback()
-        else:
-            savepoint.commit()
-            self._after_commit(lambda: self._shared.blobs.drop(digests))
+            if dry_run:
+                savepoint.rollback()
+            else:
+                self._after_commit(lambda: self._shared.blobs.drop(digests))
         return pruned
 
     def _prune(self, before: int) -> tuple[Pruned, list[str]]:
@@ -82,22 +77,14 @@ class Retention(Scope):
         self._hand_up(before)
         tables = (events, effects, approvals, streams, deliveries, marks, steps)
         gone = {table.name: self._delete_of(table, old) for table in tables}
+        told = {name: gone[name] for name in ("events", "effects", "approvals")}
         session_count, entry_count = self._prune_sessions(before)
         self._forget_jobs(before)
         self._jobs.clear()
         self._last_events.clear()
         digests, size = self._prune_blobs(before)
-        pruned = Pruned(
-            jobs=counted,
-            sessions=session_count,
-            entries=entry_count,
-            events=gone["events"],
-            effects=gone["effects"],
-            approvals=gone["approvals"],
-            blobs=len(digests),
-            blob_bytes=size,
-        )
-        return pruned, digests
+        of_blobs = {"blobs": len(digests), "blob_bytes": size}
+        return Pruned(jobs=counted, sessions=session_count, entries=entry_count, **told, **of_blobs), digests
 
     def _hand_up(self, before: int) -> None:
         """Give the marks of content from outside to the next job above that stays: what a child told it, it has."""

@@ -1,5 +1,6 @@
-"""The Temporal server beside the store: where both are (settings), and how the way to the server is secured (access).
+"""The Temporal server beside the store: where both are (settings), how the way there is secured (access), and what is
+written on it (payloads).
 
 The calling and the serving side read the same variables and the same certificates, so they are below both. May import
-`loom_dsl` and `loom_store.location`; imported by `loom_client`, `loom_cli` and `worker.py`.
+`loom_dsl`, `loom_store.location` and `loom_store.store`; imported by `loom_client`, `loom_cli` and `worker.py`.
 """

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 from urllib.parse import urljoin, urlsplit
 
 import httpcore2
@@ -241,8 +241,16 @@ class Target:
         return self.url.partition("?")[0]
 
 
-class Answered(Protocol):
-    """What the functions here look at in an answer."""
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What a server said.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Names in lower case.
+        body: At most `MAX_BODY` bytes of it.
+        whole: Whether that is all of it.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -334,7 +342,7 @@ def _secret(name: str, target: Target, context: ToolContext) -> str:
     return context.services.secret(name, target.origin)
 
 
-def redirect_of(target: Target, method: str, found: Answered) -> Target | None:
+def redirect_of(target: Target, method: str, found: HttpResponse) -> Target | None:
     """Say where to ask instead, or None when the answer is to be told.
 
     Only what asks is asked again, and only at the same host: the policy was asked about that one, and secrets are
@@ -349,7 +357,7 @@ def redirect_of(target: Target, method: str, found: Answered) -> Target | None:
     return following if following.host == target.host and (same or upgraded) else None
 
 
-def answer_text(found: Answered, target: Target) -> str:
+def answer_text(found: HttpResponse, target: Target) -> str:
     """Write an answer as a model reads it."""
     lines = [f"HTTP {found.status} from {target.shown}"]
     lines += [f"{name}: {found.headers[name][:500]}" for name in _SHOWN if name in found.headers]
@@ -358,7 +366,7 @@ def answer_text(found: Answered, target: Target) -> str:
     return "\n".join([*lines, "", *_body(found)])
 
 
-def _body(found: Answered) -> list[str]:
+def _body(found: HttpResponse) -> list[str]:
     kind = found.headers.get("content-type", "").lower()
     encoding = found.headers.get("content-encoding", "identity").lower()
     if not found.body:
@@ -444,20 +452,6 @@ def network_request(
     raise ToolError(f"{url!r} leads from one redirect to the next, more than {MAX_REDIRECTS} times")
 
 
-class Response:
-    """What a server said.
-
-    Attributes:
-        status: The HTTP status.
-        headers: Names in lower case.
-        body: At most `MAX_BODY` bytes of it.
-        whole: Whether that is all of it.
-    """
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, whole: bool) -> None:
-        self.status, self.headers, self.body, self.whole = status, headers, body, whole
-
-
 def _ask(
     pool: httpcore2.ConnectionPool,
     method: str,
@@ -465,14 +459,14 @@ def _ask(
     headers: Mapping[str, str],
     body: bytes,
     context: ToolContext,
-) -> Response:
+) -> HttpResponse:
     fields = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
     limits: dict[str, Any] = {"timeout": {"connect": 10.0, "read": 30.0, "write": 30.0, "pool": 10.0}}
     try:
         with pool.stream(method, target.url, headers=fields, content=body or None, extensions=limits) as response:
             told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             data, whole = _read(response.iter_stream(), context)
-            return Response(response.status, told, data, whole)
+            return HttpResponse(response.status, told, data, whole)
     except httpcore2.TimeoutException as error:
         raise ToolError(f"{target.shown} did not answer in time ({_words(error)})") from error
     except httpcore2.ConnectError as error:

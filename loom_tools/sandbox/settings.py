@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -104,7 +105,6 @@ def order_of(
         for path in _more(environment):
             _check_place(path, [*protected, *_secret_places(environment)], f"{READABLE} names")
     within = _protected(place, mode, means, environment)
-    given = limits or Limits()
     return Order(
         argv=list(argv),
         env={**_kept(environment), **_SAID, "PATH": _path(environment, read)},
@@ -115,7 +115,7 @@ def order_of(
         kept=list(within.kept),
         held=list(within.held),
         absent=list(within.absent),
-        limits=Limits(**{name: getattr(given, name) for name in Limits.__slots__} | {"cpu": int(cpu) + 1}),
+        limits=replace(limits or Limits(), cpu=int(cpu) + 1),
         landlock=0 if mode == "off" else means.landlock,
         filtered=mode != "off" and means.filters,
         namespaces=mode != "off" and means.namespaces,

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -109,10 +110,10 @@ def test_a_store_is_looked_at_and_not_made(settings: Settings, tmp_path: Path) -
     assert (tmp_path / "loom.db").read_bytes() == before
 
 
-def _newer(path: Path) -> None:
+def _at(revision: str, path: Path) -> None:
     Store.open(path).close()
     with sqlite3.connect(path) as opened:
-        opened.execute("UPDATE loom_version SET version_num = '9999'")
+        opened.execute("UPDATE loom_version SET version_num = ?", (revision,))
     opened.close()
 
 
@@ -125,7 +126,8 @@ def _foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said", "fix"),
     [
-        (_newer, "revision 9999, which is newer than this release's", "upgrade Loom"),
+        (partial(_at, "9999"), "revision 9999, which is newer than this release's", "upgrade Loom"),
+        (partial(_at, "0009"), "revision 0009, which is older than this release's first", "let its jobs end"),
         (_foreign, "it belongs to another program", "LOOM_STORE"),
         (lambda path: path.write_bytes(b"not a database" * 100), "it is not a store", "LOOM_STORE"),
         (lambda path: path.mkdir(), "it cannot be used", "LOOM_STORE"),

@@ -18,6 +18,7 @@ from loom_store.store import Store
 from tests.durability.conftest import House, Opener
 from tests.durability.reading import account, effects_of, events, transcript
 from tests.support.external import BEGUN, lines
+from tests.support.stores import problems
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.server]
@@ -116,7 +117,7 @@ async def test_nothing_of_the_conversation_is_copied_and_a_prune_of_the_parent_l
     assert point is not None
     assert (point.job, point.turn, point.earlier) == (parent.id, 2, None), "the turn is that of the first job"
     assert told.messages[:5] == said[:5]
-    assert await store.read(lambda tx: tx.check_integrity()) == []
+    assert await store.read(problems) == []
 
 
 async def test_a_running_job_is_forked_at_the_turns_that_it_has_finished(house: Opener) -> None:

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from loom_store.payloads import data_converter
+from loom_store.server.payloads import data_converter
 from loom_store.store import Store
 from tests.histories import record
 from worker import PASSED_THROUGH

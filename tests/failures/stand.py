@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
+
 from activities.runtime import Runtime
-from loom_cli.dev.fake_model.app import FakeModel, Receive, Send
-from loom_cli.dev.fake_model.app import Message as Scope
+from loom_cli.dev.fake_model.app import FakeModel
 from loom_cli.dev.fake_model.server import running
 from loom_cli.dev.server import DevServer
 from loom_client.client import Loom

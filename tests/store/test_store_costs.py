@@ -13,6 +13,7 @@ import pytest
 from loom_store.rows import NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from tests.support.stores import sizes
 
 JOB = "loom-researcher-20260101-000001"
 SESSION = "session-20260101-000001"
@@ -89,13 +90,13 @@ def write_turn(store: Store, turn: int) -> None:
 def test_a_turn_takes_at_most_1700_bytes_and_a_late_one_no_more_than_an_early_one(tmp_path: Path) -> None:
     with Store.open(tmp_path / "loom.db", synchronous="normal") as store:
         store.write_sync(lambda tx: tx.create_session(SESSION))
-        sizes = [store.size_report().total]
+        totals = [sizes(store).total]
         for turn in range(1, 601):
             write_turn(store, turn)
             if turn % 200 == 0:
-                sizes.append(store.size_report().total)
-        report = store.size_report()
-    early, middle, late = ((after - before) / 200 for before, after in pairwise(sizes))
+                totals.append(sizes(store).total)
+        report = sizes(store)
+    early, middle, late = ((after - before) / 200 for before, after in pairwise(totals))
     print(f"\nbytes per turn: {early:.0f}, {middle:.0f}, {late:.0f};", {k: v // 600 for k, v in report.tables.items()})
     assert late <= 1700
     assert late <= 1.1 * early

@@ -17,6 +17,7 @@ from loom_dsl.graph.compiler import compile_agent
 from loom_store.rows import NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from tests.support.stores import problems
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = compile_agent(Agent(name="tester", model="m"))
@@ -93,7 +94,7 @@ def prune(store: Store, job: str) -> None:
     store.write_sync(lambda tx: tx.update_job(job, ended_at=NOW - timedelta(days=9)))
     store.write_sync(lambda tx: tx.prune(NOW - timedelta(days=5)))
     assert store.read_sync(lambda tx: tx.job(job)) is None
-    assert store.read_sync(lambda tx: tx.check_integrity()) == []
+    assert store.read_sync(problems) == []
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
-from loom_dsl.errors import ConfigurationError, NotAStore, StoreError, StoreMissing, StoreTooNew
-from loom_store.engine import HEAD, VERSION_TABLE, alembic_config
+from loom_dsl.errors import ConfigurationError, NotAStore, StoreError, StoreMissing, StoreTooNew, StoreTooOld
+from loom_store.engine import FIRST, HEAD, VERSION_TABLE, alembic_config
 from loom_store.files import is_write_protected
 from loom_store.location import default_store_path, parse_location
 from loom_store.store import Store
@@ -107,14 +106,30 @@ def test_a_directory_is_not_a_store(tmp_path: Path) -> None:
 
 
 def test_a_store_of_a_newer_release_names_its_migration_and_file(tmp_path: Path) -> None:
-    path = tmp_path / "loom.db"
-    Store.open(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '0099'")
-    connection.commit()
-    connection.close()
+    path = store_at(tmp_path, "0099")
     with pytest.raises(StoreTooNew, match=rf"{path} is at migration 0099.*newest is {HEAD}.*upgrade Loom"):
         Store.open(path)
+
+
+def test_a_store_of_before_the_first_tables_says_what_to_do_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = store_at(tmp_path, "0009")
+    before = path.read_bytes()
+    with pytest.raises(
+        StoreTooOld, match=rf"{path} is at migration 0009.*begins with 0010.*let its jobs end.*new store"
+    ):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+def store_at(directory: Path, revision: str) -> Path:
+    """Make a store that says that it is at this migration."""
+    path = directory / "loom.db"
+    Store.open(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+    connection.commit()
+    connection.close()
+    return path
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "directory without a file"])
@@ -200,7 +215,8 @@ def test_the_migrations_lead_to_the_tables_and_to_the_revision_that_the_code_nam
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
         assert context.get_current_revision() == HEAD
-        assert ScriptDirectory.from_config(alembic_config(connection)).get_heads() == [HEAD]
+        scripts = ScriptDirectory.from_config(alembic_config(connection))
+        assert (scripts.get_bases(), scripts.get_heads()) == ([FIRST], [HEAD])
         migrated = set(connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
     engine.dispose()
     declared = create_engine("sqlite://")
@@ -272,20 +288,6 @@ def test_threads_that_open_new_stores_at_once_do_not_mix_them_up(tmp_path: Path)
 def _plain(sql: str) -> str:
     """Without the spaces in which a table that got a column later differs."""
     return re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))
-
-
-def test_jobs_of_an_older_store_keep_those_below_them(tmp_path: Path) -> None:
-    """Until then a child was told by its id; one that is older than its parent, or has none, is a user's own."""
-    engine = create_engine(f"sqlite:///{tmp_path / 'loom.db'}")
-    old = {"a": 5, "a.part": 6, "a.part.x.y": 7, "a.older": 4, "alone.part": 6}
-    with engine.connect() as connection, connection.begin():
-        command.upgrade(alembic_config(connection), "0006")
-        for name, created in old.items():
-            connection.exec_driver_sql("INSERT INTO jobs (name, created_at) VALUES (?, ?)", (name, created))
-    engine.dispose()
-    with Store.open(tmp_path / "loom.db") as store:
-        above = {name: store.read_sync(lambda tx, name=name: tx.job_above(name)) for name in old}  # type: ignore[misc]
-    assert above == {"a": None, "a.part": "a", "a.part.x.y": "a.part", "a.older": None, "alone.part": None}
 
 
 def test_a_file_that_others_make_and_remove_is_not_taken_for_write_protected(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from loom_store.queries.retention import Pruned
 from loom_store.rows import ApprovalRow, NewEntry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from tests.support.stores import problems, sizes
 
 DAY = timedelta(days=1)
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -83,7 +84,7 @@ def prune(store: Store, days: float, dry_run: bool = False) -> Pruned:
 
 
 def sound(store: Store) -> None:
-    assert store.read_sync(lambda tx: tx.check_integrity()) == []
+    assert store.read_sync(problems) == []
 
 
 def test_an_old_job_goes_with_all_that_only_it_used(store: Store, use: Callable[..., None]) -> None:
@@ -159,7 +160,7 @@ def test_a_session_stays_while_a_later_job_uses_it_and_reads_as_before(store: St
     store.write_sync(lambda tx: tx.update_job("running", ended_at=T0 + 2 * DAY))
     later = prune(store, 10)
     assert (later.jobs, later.sessions, later.entries) == (1, 1, 2)
-    assert store.read_sync(lambda tx: tx.check_integrity()) == []
+    assert store.read_sync(problems) == []
 
 
 def test_a_session_that_was_forked_stays_as_long_as_the_fork(store: Store, use: Callable[..., None]) -> None:
@@ -262,7 +263,7 @@ def test_damage_is_found_and_named(store: Store, use: Callable[..., None], tmp_p
     connection.commit()
     connection.close()
 
-    findings = store.read_sync(lambda tx: tx.check_integrity())
+    findings = store.read_sync(problems)
     assert [line.split(":")[0] for line in findings] == [
         "job j",
         "session number 1, entry 0",
@@ -273,12 +274,11 @@ def test_damage_is_found_and_named(store: Store, use: Callable[..., None], tmp_p
 def test_sizes_are_those_of_the_file(store: Store, use: Callable[..., None], tmp_path: Path) -> None:
     use("j", None)
     store.write_sync(lambda tx: tx.put_blob(bytes(range(256)) * 1000))
-    before = store.size_report()
-    assert before.exact
+    before = sizes(store)
     assert before.tables["blobs"] < 30_000
     store.close()
     with Store.open(tmp_path / "loom.db") as again:
-        report = again.size_report()
+        report = sizes(again)
     assert report.tables == before.tables
     assert report.total + report.free == report.file
 
@@ -290,11 +290,11 @@ def test_compacting_gives_the_room_back_and_keeps_the_rest(
     garbage = store.write_sync(lambda tx: [tx.put_blob(random.Random(n).randbytes(50_000)) for n in range(20)])
     store.write_sync(lambda tx: tx.update_job("j", ended_at=T0 + 20 * DAY))
     assert prune(store, 10).blobs == len(garbage)
-    assert store.size_report().free > 900_000
+    assert sizes(store).free > 900_000
 
     store.compact()
 
-    report = store.size_report()
+    report = sizes(store)
     assert report.free == 0
     assert len(store.read_sync(lambda tx: tx.read_events("j"))) == 3
     sound(store)

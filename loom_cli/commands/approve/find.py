@@ -70,11 +70,7 @@ async def chosen(store: "Store", settings: "Settings", names: list[str]) -> tupl
     from loom_cli.opening import find_job
     from loom_dsl.errors import NotFoundError, UserError
 
-    if len(names) > 2:
-        raise UserError(f"give at most a job and an approval, not {len(names)} names")
-    if names and (row := await store.read(lambda tx: tx.approval(names[-1]))) is not None:
-        if len(names) == 2 and row["job"] != names[0]:
-            raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
+    if names and (row := await _by_id(store, names)) is not None:
         return still_open(row), True
     job = names[0] if names and (len(names) == 2 or not names[0].startswith("ap_")) else None
     if job is not None:
@@ -92,6 +88,18 @@ async def chosen(store: "Store", settings: "Settings", names: list[str]) -> tupl
     raise UserError(f"{len(rows)} approvals wait; say which one:\n{_lines(rows)}")
 
 
+async def _by_id(store: "Store", names: list[str]) -> dict[str, Any] | None:
+    """Give the approval that the last of one or two names is the id of; the other one is its job."""
+    from loom_dsl.errors import NotFoundError, UserError
+
+    if len(names) > 2:
+        raise UserError(f"give at most a job and an approval, not {len(names)} names")
+    row = await store.read(lambda tx: tx.approval(names[-1]))
+    if row is not None and row["job"] != names[0] and len(names) == 2:
+        raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
+    return row
+
+
 async def named(store: "Store", settings: "Settings", names: list[str]) -> list[dict[str, Any]]:
     """Give the approvals that are to be seen: one by its id, also when it is decided, or those that wait in a job.
 
@@ -100,15 +108,10 @@ async def named(store: "Store", settings: "Settings", names: list[str]) -> list[
         UserError: More is named than a job and an approval.
     """
     from loom_cli.opening import find_job
-    from loom_dsl.errors import NotFoundError, UserError
+    from loom_dsl.errors import NotFoundError
 
-    if len(names) > 2:
-        raise UserError(f"give at most a job and an approval, not {len(names)} names")
-    row = await store.read(lambda tx: tx.approval(names[-1]))
-    if row is not None and (len(names) == 1 or row["job"] == names[0]):
+    if (row := await _by_id(store, names)) is not None:
         return [row]
-    if row is not None:
-        raise NotFoundError(f"approval {row['id']} belongs to job {row['job']}, not to {names[0]}")
     if len(names) == 2 or names[0].startswith("ap_"):
         raise NotFoundError(f"there is no approval {names[-1]!r}; {_listed(await waiting(store, settings))}")
     await find_job(store, names[0])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from loom_cli.errors import DONE, guarded_plain, say
+from loom_cli.errors import DONE, guarded, say
 
 KeyFile = Annotated[Path, typer.Argument(help="A private key.", metavar="KEYFILE")]
 _MOMENT = "2027-01-31T12:00:00Z"
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="key")
 
 
-@guarded_plain
+@guarded
 def new(
     name: Annotated[str, typer.Argument(help="Whose it is, as `approvers` and roles have the name.", metavar="NAME")],
     out: Annotated[Path, typer.Option(help="Where the private key goes; a new file.", metavar="KEYFILE")],
@@ -39,7 +39,7 @@ def new(
     return DONE
 
 
-@guarded_plain
+@guarded
 def show(path: KeyFile, not_before: NotBefore = None, not_after: NotAfter = None) -> int:
     """Show a key's public half."""
     from loom_client.signing import SigningKey

@@ -3,31 +3,26 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import DONE, FAILED, guarded, guarded_plain
+from loom_cli.errors import DONE, FAILED, guarded
 from loom_cli.options import ConnectionOptions, Json, connection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from loom_client.settings import Settings
     from loom_dsl.authoring.overlay import Overlay
     from loom_dsl.graph.plan import Plan
-    from loom_store.store import Store
 
 
-PAGE = 2_000
-"""Events that are read at once."""
 FORMATS = ("text", "mermaid", "dot", "svg")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("graph", help="Draw a graph: every node, and every edge with its condition.")(graph)
-    app.command("diff")(guarded_plain(diff))
+    app.command("diff")(guarded(diff))
 
 
 @guarded
@@ -93,30 +88,19 @@ def _show(plan: "Plan", form: str, whole: bool, overlay: "Overlay | None") -> No
 async def _of_job(settings: "Settings", job: str) -> "tuple[Plan, Overlay]":
     """Give the plan of a job, and where it stands, or which way it went if it has ended."""
     from loom_cli.opening import existing_store, find_job, opened
-    from loom_dsl.authoring.overlay import Overlay, overlay_of, overlay_of_events
+    from loom_dsl.authoring.overlay import overlay_of, overlay_of_events
     from loom_dsl.graph.plan import Plan
 
     with existing_store(settings) as opened_store:
         row = await find_job(opened_store, job)
         text = await opened_store.read(lambda tx: tx.get_blob(row["plan"]))
         plan = Plan.load(text.decode())
-        told = overlay_of_events(plan, _events(opened_store, job)) if row["ended_at"] else Overlay()
-    if row["ended_at"]:
-        return plan, told
+        if row["ended_at"]:
+            return plan, await opened_store.read(
+                lambda tx: overlay_of_events(plan, (event for _, event in tx.each_event(job)))
+            )
     async with opened(settings) as loom:
         return plan, overlay_of(plan, await loom.job(job).status())
-
-
-def _events(store: "Store", job: str) -> "Iterator[dict[str, Any]]":
-    """Read a job's events from the first to the last."""
-
-    def page(after: int) -> "list[tuple[int, dict[str, Any]]]":
-        return store.read_sync(lambda tx: tx.read_events(job, after=after, limit=PAGE))
-
-    batch = page(0)
-    while batch:
-        yield from (event for _, event in batch)
-        batch = page(batch[-1][0])
 
 
 def diff(

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from loom_cli.errors import DONE, guarded_plain, say
+from loom_cli.errors import DONE, guarded, say
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("new")(guarded_plain(new))
-    app.command("schema")(guarded_plain(schema))
+    app.command("new")(guarded(new))
+    app.command("schema")(guarded(schema))
 
 
 def new(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import DONE, FAILED, MISTAKE, guarded_plain
+from loom_cli.errors import DONE, FAILED, MISTAKE, guarded
 from loom_cli.options import ConnectionOptions, Json, Tools, connection_options
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("init")(guarded_plain(init))
-    app.command("validate")(guarded_plain(validate))
-    app.command("prune")(guarded_plain(prune))
-    app.command("doctor")(guarded_plain(doctor))
+    app.command("init")(guarded(init))
+    app.command("validate")(guarded(validate))
+    app.command("prune")(guarded(prune))
+    app.command("doctor")(guarded(doctor))
 
 
 def init(

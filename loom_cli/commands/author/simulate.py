@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import DONE, FAILED, guarded_plain, say_findings
+from loom_cli.errors import DONE, FAILED, guarded, say_findings
 from loom_cli.options import ConnectionOptions, Json, connection_options
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("simulate")(guarded_plain(simulate))
+    app.command("simulate")(guarded(simulate))
 
 
 @connection_options("address", "namespace")

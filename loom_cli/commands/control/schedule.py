@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.", metavar="NAME")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the schedule.")]
+_WITHOUT_QUEUE = connection_options("address", "namespace", "store")
 
 
 def register(app: typer.Typer) -> None:
@@ -102,12 +103,8 @@ async def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def list_all(
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def list_all(as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """List schedules."""
     from loom_cli.commands.show.tables import show_table
     from loom_cli.opening import opened
@@ -124,13 +121,8 @@ async def list_all(
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def show(
-    name: Name,
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def show(name: Name, as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """Show a schedule."""
     from loom_cli.opening import opened
 
@@ -141,52 +133,29 @@ async def show(
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def pause(
-    name: Name,
-    note: Note = "",
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def pause(name: Name, note: Note = "", as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """Pause."""
     return await _act("pause", name, "is paused", as_json, connection, note)
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def resume(
-    name: Name,
-    note: Note = "",
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def resume(name: Name, note: Note = "", as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """Resume."""
     return await _act("resume", name, "fires again", as_json, connection, note)
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def trigger(
-    name: Name,
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def trigger(name: Name, as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """Trigger."""
-    said = "was told to fire now; its job comes in a moment"
-    return await _act("trigger", name, said, as_json, connection)
+    return await _act("trigger", name, "was told to fire now; its job comes in a moment", as_json, connection)
 
 
 @guarded
-@connection_options("address", "namespace", "store")
-async def delete(
-    name: Name,
-    as_json: Json = False,
-    *,
-    connection: ConnectionOptions,
-) -> int:
+@_WITHOUT_QUEUE
+async def delete(name: Name, as_json: Json = False, *, connection: ConnectionOptions) -> int:
     """Delete."""
     return await _act("delete", name, "is gone; its jobs stay", as_json, connection)
 

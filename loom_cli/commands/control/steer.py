@@ -89,7 +89,7 @@ async def _resume_job(connection: ConnectionOptions, name: str, who: str, cause:
             f"job {name} was neither paused nor halted{of}: there was nothing to resume" + (f"; {now}" if now else "")
         )
         return DONE
-    return _tell(name, said, f"job {name} goes on", as_json)
+    return tell_answer(name, said, f"job {name} goes on", as_json)
 
 
 async def _resume_all(settings: "Settings", who: str, cause: str, as_json: bool) -> int:
@@ -206,10 +206,10 @@ async def _steer(
     await check_going(settings, name, "answer")
     async with opened(settings) as loom:
         said = await act(loom.job(name))
-    return _tell(name, said, done, as_json)
+    return tell_answer(name, said, done, as_json)
 
 
-def _tell(name: str, said: dict[str, str], done: str, as_json: bool) -> int:
+def tell_answer(name: str, said: dict[str, str], done: str, as_json: bool) -> int:
     """Say how a job took what it was sent."""
     if as_json:
         print(json.dumps({"job": name, **said}))

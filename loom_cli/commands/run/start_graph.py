@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loom_cli.errors import DONE, guarded, say, say_findings
+from loom_cli.commands.control.steer import tell_answer
+from loom_cli.errors import guarded, say_findings
 from loom_cli.options import By, ConnectionOptions, JobName, Json, connection_options
 from loom_client.user import user_name
 from loom_dsl.text.canonical import read_json, read_json_or_text
@@ -171,13 +172,7 @@ async def event(
     async with opened(settings) as loom:
         chosen = None if key is None else read_json_or_text(key)
         said = await loom.graph_job(job).event(name, value, key=chosen, by=by or user_name())
-    if as_json:
-        print(json.dumps({"job": job, **said}))
-    elif said["verdict"] == "unconfirmed":
-        say(f"{said['message']} (job {job})")
-    else:
-        print(f"job {job}: {said['message'] or said['verdict']}")
-    return DONE
+    return tell_answer(job, said, f"job {job}: {said['message'] or said['verdict']}", as_json)
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from loom_cli.errors import DONE, guarded, guarded_plain, say
+from loom_cli.errors import DONE, guarded, say
 from loom_cli.options import ConnectionOptions, connection_options
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,7 +47,7 @@ async def gateway(
     return DONE
 
 
-@guarded_plain
+@guarded
 def token(
     name: Annotated[str, typer.Argument(help="Whose it is, as the policy's roles have the name.", metavar="NAME")],
 ) -> int:

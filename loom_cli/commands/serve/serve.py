@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loom_cli.errors import guarded, guarded_plain, outcome, say
+from loom_cli.errors import guarded, outcome, say
 from loom_cli.options import (
     ConnectionOptions,
     Keys,
@@ -241,7 +241,7 @@ def _links_of(settings: "Settings", options: "WorkerOptions") -> "Links":
     return link_maker(settings, os.environ)
 
 
-@guarded_plain
+@guarded
 def fake_model(
     script: Annotated[Path, typer.Option(help="What the model says.", metavar="FILE")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,

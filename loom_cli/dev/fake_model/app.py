@@ -9,25 +9,19 @@ import hmac
 import json
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive, Scope, Send
 
 from loom_cli.dev.fake_model.request import ApiError, ChatRequest, read_request
 from loom_cli.dev.fake_model.wire import ScriptedReply, broken_events, compose, document, events
 from loom_dsl.simulation.script import Failure, Script, Step
 
-# One request and its answer, on top of ASGI's messages.
-
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-
-class ClientGone(Exception):
-    """The client closed its connection."""
+# One request and its answer.
 
 
 class Exchange:
@@ -35,42 +29,28 @@ class Exchange:
 
     An answer that is begun and not ended makes the server close the connection: that is how a script's
     `close_after` and `hang` end.
+
+    Attributes:
+        request: The request.
+        status: The status that was sent; 0 before that.
+        headers: Headers for the answer, beside its type and length.
     """
 
-    def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.request = Request(scope, receive)
         self.status = 0
-        """The status that was sent; 0 before that."""
         self.headers: list[tuple[bytes, bytes]] = []
-        """Headers for the answer, beside its type and length."""
-        self._receive = receive
-        self._send = send
-
-    def header(self, name: str) -> str:
-        """Return a request header by its lower-case name, or an empty text."""
-        wanted = name.encode("latin-1")
-        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == wanted), "")
-
-    async def body(self) -> bytes:
-        """Read the request's body."""
-        parts = []
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            parts.append(message.get("body", b""))
-            if not message.get("more_body"):
-                return b"".join(parts)
+        self._receive, self._send = receive, send
 
     async def pause(self, seconds: float | None) -> None:
-        """Wait, for ever without a time; raise `ClientGone` as soon as the client leaves."""
+        """Wait, for ever without a time; raise `ClientDisconnect` as soon as the client leaves."""
         try:
             async with asyncio.timeout(seconds):
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
         except TimeoutError:
             return
-        raise ClientGone
+        raise ClientDisconnect
 
     async def document(self, status: int, body: bytes, *, sent: int | None = None) -> None:
         """Answer with a JSON document, or only with its first `sent` bytes."""
@@ -161,7 +141,7 @@ class FakeModel:
         self._api_key = api_key
         self._disturbances: OrderedDict[tuple[str, ...], int] = OrderedDict()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if scope["type"] != "http":
             return
@@ -179,13 +159,13 @@ class FakeModel:
                 raise ApiError(f"Unknown request URL: {scope['method']} {scope['path']}.", status=404)
         except ApiError as error:
             await exchange.document(error.status, _dump({"error": error.error}))
-        except ClientGone:
+        except ClientDisconnect:
             return
 
     async def _chat(self, exchange: Exchange) -> None:
         self.count += 1
         number = self.count
-        body = await exchange.body()
+        body = await exchange.request.body()
         request: ChatRequest | None = None
         exchange.headers.append((b"x-request-id", b"req_%d" % number))
         try:
@@ -229,7 +209,7 @@ class FakeModel:
         if times is None:
             return True
         opening = hashlib.blake2b(request.first_user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-        key = (exchange.header("x-loom-run"), request.model, opening, str(id(step)), str(request.step))
+        key = (exchange.request.headers.get("x-loom-run", ""), request.model, opening, str(id(step)), str(request.step))
         seen = self._disturbances.pop(key, 0) + 1
         self._disturbances[key] = seen
         if len(self._disturbances) > _KEPT_COUNTERS:
@@ -239,13 +219,13 @@ class FakeModel:
     def _check_key(self, exchange: Exchange) -> None:
         if self._api_key is None:
             return
-        expected, given = f"Bearer {self._api_key}", exchange.header("authorization")
+        expected, given = f"Bearer {self._api_key}", exchange.request.headers.get("authorization", "")
         if not hmac.compare_digest(expected.encode(), given.encode()):
             raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
 
     def _record(self, exchange: Exchange, request: ChatRequest | None, body: bytes, number: int) -> None:
         self.statuses[exchange.status] += 1
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.scope["headers"]}
+        headers = dict(exchange.request.headers)
         headers.pop("authorization", None)
         self.requests.append(
             RecordedRequest(
@@ -264,19 +244,7 @@ class FakeModel:
             self._kept_bytes -= len(self.requests.popleft().body)
 
     def _report(self) -> bytes:
-        rows = [
-            {
-                "number": kept.number,
-                "status": kept.status,
-                "model": kept.model,
-                "step": kept.step,
-                "messages": kept.messages,
-                "stream": kept.stream,
-                "headers": kept.headers,
-                "body": kept.body.decode("utf-8", "replace"),
-            }
-            for kept in self.requests
-        ]
+        rows = [{**asdict(kept), "body": kept.body.decode("utf-8", "replace")} for kept in self.requests]
         return _dump({"count": self.count, "statuses": dict(sorted(self.statuses.items())), "requests": rows})
 
     def _models(self) -> bytes:
