@@ -8,11 +8,13 @@ Draft 7, which every editor knows. A document that the schema refuses is refused
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core.core_schema import ModelSchema
 
 from loom_dsl.agent.definition import Agent
 from loom_dsl.fields import seconds
@@ -544,15 +546,11 @@ def _any_kind(kinds: tuple[str, ...], definitions: dict[str, Schema]) -> Schema:
 def _definitions(kind: str) -> dict[str, Schema]:
     """Everything that documents of a kind are made of, by class; the document itself is among it."""
     model, finish = _ROOTS[kind]
-    definitions: dict[str, Schema] = {}
-    extra = (Agent, Defaults) if model is Graph else ()
-    for root in (model, *extra):
-        schema = root.model_json_schema(by_alias=True, ref_template=REFERENCE)
-        definitions |= schema.pop("$defs", {})
-        definitions[root.__name__] = schema
-        # What only Loom itself writes is in no schema.
-        for found in (found for found in models_of(root) if found.__name__ in definitions):
-            definitions[found.__name__] = _described(found, with_durations(found, definitions[found.__name__]))
+    roots = (model, Agent, Defaults) if model is Graph else (model,)
+    _, made = models_json_schema(
+        [(root, "validation") for root in roots], ref_template=REFERENCE, schema_generator=_Generator
+    )
+    definitions: dict[str, Schema] = made["$defs"]
     for name, form in FORMS.items():
         if name in definitions:
             definitions[name] = form(definitions[name])
@@ -562,19 +560,12 @@ def _definitions(kind: str) -> dict[str, Schema]:
     return definitions
 
 
-def models_of(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """Give a model and every model that its fields hold, each once."""
-    found: dict[type[BaseModel], None] = {}
-    queue: list[Any] = [model]
-    while queue:
-        one = queue.pop()
-        if not (isinstance(one, type) and issubclass(one, BaseModel)):
-            queue += get_args(one)
-        elif one not in found:
-            found[one] = None
-            queue += [field.annotation for field in one.model_fields.values()]
-            queue += [part for field in one.model_fields.values() for part in field.metadata]
-    yield from found
+class _Generator(GenerateJsonSchema):
+    """Says of each model what its docstrings say, and where durations are taken."""
+
+    def model_schema(self, schema: ModelSchema) -> Schema:
+        cls = schema["cls"]
+        return _described(cls, with_durations(cls, super().model_schema(schema)))
 
 
 def _described(model: type[BaseModel], schema: Schema) -> Schema:
