@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
-from pydantic_core.core_schema import ModelSchema
+from pydantic_core.core_schema import BeforeValidatorFunctionSchema, ModelSchema
 
 from loom_dsl.agent.definition import Agent
 from loom_dsl.fields import seconds
@@ -77,27 +77,8 @@ DURATION: Schema = {
 }
 """`patternErrorMessage` is a word of editors; validators pass it over."""
 MAPPED: Schema = {"description": "A `${…}` that gives the value.", "type": "string", "pattern": r"^\$\{"}
+_READS_DURATIONS: dict[Callable[..., Any], list[Schema]] = {seconds: [DURATION], seconds_or_mapping: [DURATION, MAPPED]}
 EDGE = {"$ref": "#/definitions/Edge"}
-
-
-def with_durations(model: type[BaseModel], schema: Schema) -> Schema:
-    """Let the fields that read durations take them: which they are is told by the validators of the class."""
-    properties = dict(schema["properties"])
-    for decorator in model.__pydantic_decorators__.field_validators.values():
-        if decorator.func in (seconds, seconds_or_mapping):
-            forms = [DURATION] if decorator.func is seconds else [DURATION, MAPPED]
-            for name in decorator.info.fields:
-                if name in model.model_fields:
-                    shown = model.model_fields[name].alias or name
-                    properties[shown] = _timed(properties[shown], forms)
-    return {**schema, "properties": properties}
-
-
-def _timed(schema: Schema, forms: list[Schema]) -> Schema:
-    """Put durations in place of any text."""
-    kept: Schema = {key: schema[key] for key in ("default", "description") if key in schema}
-    parts = schema.get("anyOf") or [{key: value for key, value in schema.items() if key not in kept}]
-    return {**kept, "anyOf": [*forms, *(part for part in parts if part.get("type") != "string")]}
 
 
 def _or_text(schema: Schema, **keywords: Any) -> Schema:
@@ -565,7 +546,14 @@ class _Generator(GenerateJsonSchema):
 
     def model_schema(self, schema: ModelSchema) -> Schema:
         cls = schema["cls"]
-        return _described(cls, with_durations(cls, super().model_schema(schema)))
+        return _described(cls, super().model_schema(schema))
+
+    def function_before_schema(self, schema: BeforeValidatorFunctionSchema) -> Schema:
+        made = super().function_before_schema(schema)
+        forms = _READS_DURATIONS.get(schema["function"]["function"])
+        if forms is None:
+            return made
+        return {"anyOf": [*forms, *(part for part in made.get("anyOf", [made]) if part.get("type") != "string")]}
 
 
 def _described(model: type[BaseModel], schema: Schema) -> Schema:
