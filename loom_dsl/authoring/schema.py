@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core.core_schema import BeforeValidatorFunctionSchema, ModelSchema
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.fields import seconds
+from loom_dsl.fields import listed, seconds
 from loom_dsl.graph.edges import Node, seconds_or_mapping
 from loom_dsl.graph.graph import Defaults, Graph
 from loom_dsl.graph.nodes import NODE_KINDS, Branch
@@ -170,11 +170,6 @@ def _join(schema: Schema) -> Schema:
     return {"description": schema["description"], "anyOf": [{"enum": modes}, full]}
 
 
-def _cancel(schema: Schema) -> Schema:
-    nodes = {**schema["properties"]["cancel"], "type": ["string", "array"]}
-    return {**schema, "properties": {**schema["properties"], "cancel": nodes}}
-
-
 def _loop(schema: Schema) -> Schema:
     return {**schema, "oneOf": [{"required": ["while"]}, {"required": ["until"]}]}
 
@@ -189,19 +184,6 @@ def _permissions(schema: Schema) -> Schema:
         "if": {"anyOf": listed},
         "then": {"propertyNames": {"enum": list(schema["properties"])}},
     }
-
-
-def _role(schema: Schema) -> Schema:
-    """Lists of names, or one name."""
-    lists = ("who", "start", "directories")
-    properties = {name: _or_one(part) if name in lists else part for name, part in schema["properties"].items()}
-    return {**schema, "properties": properties}
-
-
-def _or_one(schema: Schema) -> Schema:
-    kept = {key: value for key, value in schema.items() if key in ("description", "default")}
-    several = {key: value for key, value in schema.items() if key not in kept}
-    return {**kept, "anyOf": [several["items"], several]}
 
 
 def _mocked_result(schema: Schema) -> Schema:
@@ -222,11 +204,9 @@ FORMS: dict[str, Callable[[Schema], Schema]] = {
     "EventSpec": _or_text,
     "TimerSpec": _timer,
     "JoinSpec": _join,
-    "Cancel": _cancel,
     "Fail": _fail,
     "LoopSpec": _loop,
     "Permissions": _permissions,
-    "Role": _role,
     "MockedError": _or_text,
     "MockedResult": _mocked_result,
     "MockedDecision": _decision,
@@ -542,7 +522,7 @@ def _definitions(kind: str) -> dict[str, Schema]:
 
 
 class _Generator(GenerateJsonSchema):
-    """Says of each model what its docstrings say, and where durations are taken."""
+    """Says of each model what its docstrings say, and where durations are taken, or one for a list."""
 
     def model_schema(self, schema: ModelSchema) -> Schema:
         cls = schema["cls"]
@@ -550,7 +530,10 @@ class _Generator(GenerateJsonSchema):
 
     def function_before_schema(self, schema: BeforeValidatorFunctionSchema) -> Schema:
         made = super().function_before_schema(schema)
-        forms = _READS_DURATIONS.get(schema["function"]["function"])
+        read = schema["function"]["function"]
+        if read is listed:
+            return {"anyOf": [made["items"], made]}
+        forms = _READS_DURATIONS.get(read)
         if forms is None:
             return made
         return {"anyOf": [*forms, *(part for part in made.get("anyOf", [made]) if part.get("type") != "string")]}

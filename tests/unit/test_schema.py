@@ -141,6 +141,12 @@ def test_a_short_form_is_valid_and_read(node: str) -> None:
     assert [finding for finding in told(data.data) if finding.code in ("L002", "L003", "L004")] == []
 
 
+def test_one_person_is_short_for_a_list_of_one_in_an_agent() -> None:
+    approvals = {"approvers": "ann", "expires": "1h", "escalate": [{"after": "5m", "to": "bob"}]}
+    data = {"loom": 1, "kind": "agent", "name": "a", "model": "m", "approvals": approvals}
+    assert (refusals(data), told(data)) == ([], [])
+
+
 GRAPH = "loom: 1\nkind: graph\nname: g\n"
 TYPES = f"{GRAPH}input: {{x: str, y: {{type: int, default: 3}}}}\nstate: {{z: list}}\nnodes: {{a: {{end: 1}}}}\n"
 AGENTS = f"{GRAPH}defaults: {{timeout: 5m}}\nagents: {{a: {{file: a}}, b: {{model: m}}}}\nnodes: {{a: {{end: 1}}}}\n"
