@@ -84,6 +84,11 @@ def seconds(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+def listed(value: Any) -> Any:
+    """Read one text as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 def coded(code: str, message: str) -> PydanticCustomError:
     """Make what a validator raises whose finding has a code of its own."""
     return PydanticCustomError(code, "{message}", {"message": message})

@@ -36,8 +36,7 @@ def link_maker(
     def make(row: Mapping[str, Any], person: str) -> dict[str, str]:
         if row["details"].get("signed") or not _may(roles, row, person):  # a link signs nothing
             return {}
-        made = signed_links(key, row, person, time.time() + LINK_SECONDS)
-        return {choice: f"{url}/links/{text}" for choice, text in made.items()}
+        return signed_links(key, url, row, person, time.time() + LINK_SECONDS)
 
     return make
 

@@ -36,18 +36,19 @@ class Link:
     id: str
 
 
-def signed_links(key: bytes, row: Mapping[str, Any], by: str, expires: float) -> dict[str, str]:
+def signed_links(key: bytes, url: str, row: Mapping[str, Any], by: str, expires: float) -> dict[str, str]:
     """Make a link for each choice of an approval that a link can say.
 
     Args:
         key: Signs them.
+        url: How others reach the gateway, without a slash at the end.
         row: The approval.
         by: Who decides with them.
         expires: Until when they count, in seconds since 1970.
     """
     said = {"approval": row["id"], "by": by, "digest": row["arguments_digest"], "expires": expires}
     return {
-        choice: sign(key, Link(**said, choice=choice, id=secrets.token_hex(8)))
+        choice: f"{url}/links/{sign(key, Link(**said, choice=choice, id=secrets.token_hex(8)))}"
         for choice in LINKED
         if choice in row["choices"]
     }

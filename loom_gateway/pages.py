@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 from loom_client.edited_arguments import rules_in_words
 from loom_dsl.text.confusables import gathered, revealed
 from loom_gateway.links import Link
-from loom_gateway.responses import SAFE, TITLES, Problem
+from loom_gateway.responses import SAFE, Problem, title_of
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
@@ -60,7 +60,7 @@ def done(link: Link, answer: Mapping[str, str], status: int) -> HTMLResponse:
 
 def refused(found: Problem) -> HTMLResponse:
     """Say why not."""
-    page = _page(TITLES.get(found.status, "Refused"), f"<p>{_safe(found.message)}</p>", found.status)
+    page = _page(title_of(found), f"<p>{_safe(found.message)}</p>", found.status)
     page.headers.update(found.headers)
     return page
 

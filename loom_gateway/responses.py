@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -9,6 +11,7 @@ from starlette.responses import Response
 
 from loom_dsl.errors import ConfigurationError, ConflictError, DecisionRefused, LoomError, NotFoundError, UserError
 from loom_dsl.text.canonical import MAX_NESTING, read_json
+from loom_gateway.schemas import ProblemDetails
 
 SAFE = {
     "Cache-Control": "no-store",
@@ -50,21 +53,34 @@ SOON, LATER = 1, 10
 full, busy or away."""
 AFTER = {"retry": SOON, "full": LATER}
 """The same for verdicts. What is not here is no matter of time alone."""
-TITLES = {
-    400: "Not readable",
-    401: "Who are you?",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Not a method of this address",
-    408: "Too slow",
-    409: "Already decided, taken or over",
-    410: "Expired",
-    413: "Too large",
-    415: "Not JSON",
-    422: "Not valid",
-    500: "Our mistake",
-    503: "Not now",
+REFUSALS = {
+    400: ("Not readable", "What was sent is no JSON, or no request."),
+    401: ("Who are you?", "No token that counts was sent."),
+    403: (
+        "Not allowed",
+        "No role of yours allows it, or the job says that you may not decide, or that a signature does not count.",
+    ),
+    404: ("Not found", "There is none of this id, or the job does not wait for it any more."),
+    405: ("Not a method of this address", "this address has other methods"),
+    408: ("Too slow", "The body did not come in time."),
+    409: ("Already decided, taken or over", "Somebody else decided, the job has ended, or the id is another job's."),
+    410: ("Expired", "The time was over."),
+    413: ("Too large", "The body is larger than 64 KiB."),
+    415: ("Not JSON", "The body is not `application/json`."),
+    422: (
+        "Not valid",
+        "The body or a parameter is not valid, or is about something else than what is asked (`wrong_digest`).",
+    ),
+    500: ("Our mistake", "something went wrong here; it is in the gateway's log"),
+    503: (
+        "Not now",
+        "It was not taken. With `Retry-After` send it again after so many seconds: the job is between two runs "
+        "(`retry`), has as many messages waiting as it keeps (`full`), or the Temporal server, the store or this "
+        "gateway is busy or away. Without it somebody must do something first, such as give the workers keys "
+        "(`unverifiable`).",
+    ),
 }
+"""What the status of a refusal means, in few words and in many; `verdict` says which it is where there are several."""
 
 
 class Problem(LoomError):
@@ -74,13 +90,17 @@ class Problem(LoomError):
         status: The HTTP status.
         verdict: What the job says to it, as of the update `loom.decide`.
         after: Seconds after which the same request may be taken; None: not by waiting alone.
+        mistake: The code of a mistake of the gateway's own.
     """
 
     code = "gateway_refused"
 
-    def __init__(self, status: int, message: str, verdict: str = "", after: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, verdict: str = "", after: int | None = None, mistake: str = ""
+    ) -> None:
         super().__init__(message)
         self.status, self.verdict, self.after = status, verdict, after or AFTER.get(verdict)
+        self.mistake = mistake
 
     @property
     def headers(self) -> dict[str, str]:
@@ -89,9 +109,9 @@ class Problem(LoomError):
         return who | ({"Retry-After": str(self.after)} if self.after else {})
 
 
-def document(value: Any, status: int = 200) -> Response:
+def document(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Answer with JSON."""
-    return Response(json.dumps(value).encode(), status, SAFE, "application/json")
+    return Response(json.dumps(value).encode(), status, {**SAFE, **(headers or {})}, "application/json")
 
 
 def problem(found: Problem) -> Response:
@@ -101,9 +121,19 @@ def problem(found: Problem) -> Response:
 
 def problem_text(found: Problem) -> bytes:
     """Write a problem document."""
-    said: dict[str, Any] = {"title": TITLES.get(found.status, "Refused"), "status": found.status}
-    said |= {"detail": found.message, **({"verdict": found.verdict} if found.verdict else {})}
-    return json.dumps(said).encode()
+    details = ProblemDetails(
+        title=title_of(found),
+        status=found.status,
+        detail=found.message,
+        verdict=found.verdict,
+        code=found.mistake,
+    )
+    return json.dumps(details.model_dump(exclude_defaults=True)).encode()
+
+
+def title_of(found: Problem) -> str:
+    """Say in few words what a status means."""
+    return REFUSALS.get(found.status, ("Refused", ""))[0]
 
 
 def problem_for(error: LoomError) -> Problem:
@@ -119,6 +149,11 @@ def problem_for(error: LoomError) -> Problem:
         return Problem(found, error.message)
     # What has no class of its own is said by the Temporal server, such as that it is too busy.
     return Problem(503, error.message, after=LATER if error.retryable or type(error) is LoomError else None)
+
+
+def log(what: str) -> None:
+    """Tell the operator, who alone may know."""
+    print(f"gateway: {what}", file=sys.stderr, flush=True)
 
 
 async def json_body(request: Request) -> dict[str, Any]:

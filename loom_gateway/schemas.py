@@ -1,23 +1,26 @@
-"""The JSON Schemas of what the gateway answers."""
+"""What requests to the gateway carry and what it answers. The JSON Schemas of its description come from here."""
 
-from typing import Any, Literal
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel
+from pydantic.json_schema import SkipJsonSchema
 
 from loom_dsl.approvals.decision import Signature
 
-# What requests to the gateway carry. Nobody says who they are here: the token does.
-
-
+MAX_LISTED = 500
 _NAME = "^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 """No dot: the ids of child jobs have one, and none of those may be taken before the child begins."""
 _SAYS_SOMETHING = r"\S"
 
 
 class Body(BaseModel):
-    """A JSON object of a request."""
+    """A JSON object, of a request or of an answer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+# What requests carry. Nobody says who they are here: the token does.
 
 
 class DecisionBody(Body):
@@ -75,48 +78,149 @@ class JobBody(Body):
     """Name of the gateway's directory that it works in; a new one, its own, when absent."""
 
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_TEXT_OR_NONE: dict[str, Any] = {"type": ["string", "null"]}
-_OBJECT_OR_NONE: dict[str, Any] = {"type": ["object", "null"]}
+class ListQuery(BaseModel):
+    """Which entries of a list are wanted; other parameters are passed over."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    limit: int = Field(default=100, ge=1, le=MAX_LISTED)
+    """At most so many."""
 
 
-def _object(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
+class ApprovalsQuery(ListQuery):
+    """Which approvals are wanted."""
+
+    job: str | SkipJsonSchema[None] = None
+    """Only those of this job, and of the jobs below it."""
+    status: Literal["pending", "all"] = "pending"
+    """Those that wait, or all."""
 
 
-def _list(schema: str) -> dict[str, Any]:
-    return {"type": "array", "items": {"$ref": f"#/components/schemas/{schema}"}}
+class JobsQuery(ListQuery):
+    """Which jobs are wanted."""
+
+    status: Literal["running", "completed", "failed", "aborted", "lost", "halted"] | SkipJsonSchema[None] = None
+    """Only those; of those that are running, `halted` are the ones with steps that wait for a person."""
 
 
-_APPROVAL = {
-    **dict.fromkeys(("id", "job", "status", "tool", "summary", "reason", "requester", "created_at"), _TEXT),
-    "arguments_digest": {**_TEXT, "description": "Of what is asked; send it back as `digest`."},
-    "choices": {"type": "array", "items": _TEXT},
-    "details": {"type": "object", "description": "risk, rule, layer, asked_by, unanswered, rules, deciders, changes"},
-    **dict.fromkeys(("expires_at", "choice", "by", "at", "message"), _TEXT_OR_NONE),
-}
-_STEPS_OR_NONE = {"type": ["array", "null"], "items": {"type": "object"}}
-_JOB = {
-    **dict.fromkeys(("job", "agent", "task", "status", "state", "session", "created_at"), _TEXT),
-    **dict.fromkeys(("ended_at", "paused_by"), _TEXT_OR_NONE),
-    "result": {**_OBJECT_OR_NONE, "description": "How it ended: status, answer or result, error, usage."},
-    "halted": {**_STEPS_OR_NONE, "description": "The steps that wait for a person: at, cause, message, action, since."},
-    "waiting": {**_STEPS_OR_NONE, "description": "Those that wait out an outage: at, cause, message, since, next_at."},
-}
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "Answer": _object({"verdict": {"enum": ["recorded", "already_done", "unconfirmed"]}, "message": _TEXT}),
-    "Problem": _object({"title": _TEXT, "status": {"type": "integer"}, "detail": _TEXT}, {"verdict": _TEXT}),
-    "Approval": _object(_APPROVAL),
-    "ApprovalInFull": _object(
-        {**_APPROVAL, "content": {"description": "The arguments; null where there are none, or more than 64 KiB."}},
-        {"preview": _TEXT},
-    ),
-    "Approvals": _object({"approvals": _list("Approval")}),
-    "Job": _object(_JOB),
-    "JobInFull": _object({**_JOB, "approvals": _list("Approval")}),
-    "Jobs": _object({"jobs": _list("Job")}),
-    "Links": _object(
-        {"expires_at": {**_TEXT, "format": "date-time"}},
-        {name: {**_TEXT, "format": "uri"} for name in ("approve", "reject")},
-    ),
-}
+# What is answered.
+
+
+def _as_text(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+Told = Annotated[str, BeforeValidator(_as_text)]
+"""A text that a graph's question may have put together itself: what is none is shown as JSON."""
+
+
+class Acknowledgement(Body):
+    """What became of a decision, or of a message to a job."""
+
+    verdict: Literal["recorded", "already_done", "unconfirmed"]
+    message: str
+
+
+class ProblemDetails(Body):
+    """Why a request was not done, as RFC 9457 has it."""
+
+    title: str
+    status: int
+    detail: str
+    verdict: str = ""
+    """What the job, or the gateway in its place, says to it."""
+    code: str = ""
+    """Of a mistake of the gateway's own: which."""
+
+
+class Approval(Body):
+    """A request for an approval, and how it was decided."""
+
+    id: str
+    job: str
+    status: str
+    tool: Told
+    arguments_digest: str
+    """Of what is asked; send it back as `digest`."""
+    summary: Told
+    reason: Told
+    requester: Told
+    call_id: Told
+    turn: int
+    node: str
+    arguments: JsonValue
+    choices: list[str]
+    policy: dict[str, JsonValue]
+    details: dict[str, JsonValue]
+    """risk, rule, layer, asked_by, unanswered, rules, deciders, changes"""
+    created_at: str
+    expires_at: str | None
+    choice: str | None
+    by: str | None
+    at: str | None
+    message: str | None
+    keys: list[str] = []
+    """Those with which it was decided, where it was signed."""
+    remember: str = "no"
+    edited: str = ""
+    """Digest of the arguments that were approved in place of those asked for."""
+    allowed: bool = False
+    """That it is allowed although it expired."""
+
+
+class ApprovalDetail(Approval):
+    """An approval with what it is about."""
+
+    content: JsonValue
+    """The arguments; null where there are none, or more than 64 KiB."""
+    preview: str
+
+
+class Approvals(Body):
+    """Approvals, the oldest first."""
+
+    approvals: list[Approval]
+
+
+class Job(Body):
+    """A job as lists show it."""
+
+    job: str
+    agent: str
+    task: str
+    status: str
+    state: str
+    session: str
+    created_at: str
+    ended_at: str | None
+    paused_by: str | None
+    result: dict[str, JsonValue] | None
+    """How it ended: status, answer or result, error, usage."""
+    halted: list[dict[str, JsonValue]] | None
+    """The steps that wait for a person: at, cause, message, action, since."""
+    waiting: list[dict[str, JsonValue]] | None
+    """Those that wait out an outage: at, cause, message, since, next_at."""
+
+
+class JobDetail(Job):
+    """A job with its whole answer, and what it and the jobs below it ask."""
+
+    approvals: list[Approval]
+
+
+class Jobs(Body):
+    """Jobs, the newest first."""
+
+    jobs: list[Job]
+
+
+class Links(Body):
+    """A link for each choice that one can say."""
+
+    approve: str = Field(default="", json_schema_extra={"format": "uri"})
+    reject: str = Field(default="", json_schema_extra={"format": "uri"})
+    expires_at: str = Field(json_schema_extra={"format": "date-time"})
+
+
+class Description(RootModel[dict[str, JsonValue]]):
+    """The description in OpenAPI."""

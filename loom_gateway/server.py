@@ -17,7 +17,7 @@ from loom_client.client import Loom
 from loom_client.settings import Settings
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.permissions.roles import Roles
-from loom_gateway.app import Gateway
+from loom_gateway.app import application
 from loom_gateway.links import LEAST_KEY
 from loom_gateway.responses import PROBLEM, SAFE, SOON, Problem, problem, problem_text
 from loom_gateway.service import Service
@@ -109,13 +109,13 @@ async def serve(loom: Loom, host: str, port: int) -> None:
     """
     settings = loom.settings
     roles, tokens = roles_of(os.environ), Tokens(tokens_path(settings))
-    desk = Service(loom, roles, key_of(settings), start_policy_of(settings))
+    key, policy = key_of(settings), start_policy_of(settings)
     with _listening(host, port) as listener:
         name, number = listener.getsockname()[:2]
         here = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-        gateway = Gateway(desk, tokens, (settings.gateway_url or here).rstrip("/"))
+        service = Service(loom, roles, key, policy, (settings.gateway_url or here).rstrip("/"))
         config = uvicorn.Config(
-            gateway.app(),
+            application(service, tokens),
             lifespan="off",
             access_log=False,  # a link is as good as a decision, so no log has one
             log_level="critical",

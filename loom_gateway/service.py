@@ -3,27 +3,25 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from loom_client.client import Loom
 from loom_client.edited_arguments import is_repeated
-from loom_client.job import JobHandle, with_whole_answer
+from loom_client.job import Job, with_whole_answer
 from loom_client.start.submission import new_id
 from loom_dsl.agent.run import RunResult
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
 from loom_dsl.machine.kinds.decision_queue import ONCE
 from loom_dsl.permissions.roles import Right, Roles, is_known, may, may_decide, may_start
-from loom_gateway import links
+from loom_gateway import links, schemas
 from loom_gateway.responses import Problem
-from loom_gateway.schemas import ControlBody, DecisionBody, JobBody, LinksBody, MessageBody
 from loom_gateway.starts import AGENTS, StartPolicy
 from loom_store.job_facts import arguments_of
 from loom_store.transaction import Transaction
 
 MAX_SHOWN = 64 * 1024
 """Characters of the preview that are shown."""
-_JOB = ("job", "agent", "task", "status", "state", "session", "created_at", "ended_at", "paused_by", "result")
-_STANDS = ("halted", "waiting")
 
 
 class Service:
@@ -34,16 +32,20 @@ class Service:
         roles: Who may do what.
         key: Signs links; empty: there are none.
         grounds: What jobs may be started with; None: none are started.
+        url: How others reach the gateway, without a slash at the end; links begin with it.
     """
 
-    def __init__(self, loom: Loom, roles: Roles, key: bytes = b"", grounds: StartPolicy | None = None) -> None:
-        self.loom, self.roles, self.key, self.grounds = loom, roles, key, grounds
+    def __init__(
+        self, loom: Loom, roles: Roles, key: bytes = b"", grounds: StartPolicy | None = None, url: str = ""
+    ) -> None:
+        self.loom, self.roles, self.key, self.grounds, self.url = loom, roles, key, grounds, url
 
     # -- looking -----------------------------------------------------------------------------------
 
-    async def approvals(self, job: str | None, status: str | None, limit: int) -> list[dict[str, Any]]:
+    async def approvals(self, said: schemas.ApprovalsQuery) -> dict[str, Any]:
         """List approvals, the oldest first; of a job also those of the jobs below it."""
-        return (await self.loom.approvals(job, status, below=True))[:limit]
+        status = None if said.status == "all" else said.status
+        return {"approvals": (await self.loom.approvals(said.job, status, below=True))[: said.limit]}
 
     async def approval(self, name: str) -> dict[str, Any]:
         """Give an approval with the arguments and the preview.
@@ -56,9 +58,9 @@ class Service:
             raise Problem(404, "there is no approval of this id", "unknown")
         return row
 
-    async def jobs(self, status: str | None, limit: int) -> list[dict[str, Any]]:
+    async def jobs(self, said: schemas.JobsQuery) -> dict[str, Any]:
         """List jobs, the newest first."""
-        return [_shown(row) for row in await self.loom.jobs(limit, status)]
+        return {"jobs": [_shown(row) for row in await self.loom.jobs(said.limit, said.status)]}
 
     async def job(self, name: str) -> dict[str, Any]:
         """Give a job, its whole answer, and what it and the jobs below it ask.
@@ -77,7 +79,7 @@ class Service:
 
     # -- doing -------------------------------------------------------------------------------------
 
-    async def start(self, by: str, said: JobBody) -> tuple[dict[str, Any], bool]:
+    async def start(self, by: str, said: schemas.JobBody) -> tuple[dict[str, Any], bool]:
         """Start a job of an agent, or find it: the same request with the same id again is the same job.
 
         Returns:
@@ -108,7 +110,7 @@ class Service:
                     raise
         return await self.job(name), row is None
 
-    async def decide(self, by: str, name: str, said: DecisionBody) -> dict[str, str]:
+    async def decide(self, by: str, name: str, said: schemas.DecisionBody) -> dict[str, str]:
         """Send a decision, and give the job's answer. The same once more is answered so, also when the job is gone.
 
         Raises:
@@ -126,30 +128,39 @@ class Service:
             await self._open(name)  # it may have been decided meanwhile
             raise Problem(404, "the job does not wait for this any more", "unknown") from None
 
-    async def control(self, by: str, name: str, op: str, said: ControlBody | MessageBody) -> dict[str, str]:
-        """Abort, pause or resume a job, or send its agent a message.
+    async def abort(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+        """End a job; raises as `_running`."""
+        return await (await self._running(name)).abort(by, said.reason)
+
+    async def pause(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+        """Pause a job; raises as `_running`."""
+        return await (await self._running(name)).pause(by, said.reason)
+
+    async def resume(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+        """Let a paused job go on; raises as `_running`."""
+        return await (await self._running(name)).resume(by)
+
+    async def inject(self, by: str, name: str, said: schemas.MessageBody) -> dict[str, str]:
+        """Send a job's agent a message; raises as `_running`."""
+        return await (await self._running(name)).inject(said.text, when=said.when, by=by)
+
+    async def _running(self, name: str) -> Job:
+        """Give a handle on a job that goes on.
 
         Raises:
-            Problem: The person may not, or there is no such job.
-            LoomError: The job does not take it.
+            Problem: There is no such job, or it has ended.
         """
-        right: Right = {"abort": "abort", "inject": "inject"}.get(op, "pause")  # type: ignore[assignment]
-        if not may(self.roles, by, right):
-            raise Problem(403, f"{by} has no role with `{right}: true`", "not_allowed")
         if (await self.job(name))["ended_at"]:
             raise Problem(409, f"job {name} has ended", "ended")
-        job = self.loom.job(name)
-        if isinstance(said, MessageBody):
-            return await job.inject(said.text, when=said.when, by=by)
-        return await _steer(job, op, by, said.reason)
+        return self.loom.job(name)
 
     # -- links -------------------------------------------------------------------------------------
 
-    async def make_links(self, by: str, name: str, said: LinksBody) -> dict[str, Any]:
+    async def make_links(self, by: str, name: str, said: schemas.LinksBody) -> dict[str, Any]:
         """Make a link for each choice; the person for whom they are decides with them.
 
         Returns:
-            The signed text of each, by choice, for whom they are, and until when they count.
+            Each, by choice, and until when they count.
 
         Raises:
             Problem: Somebody may not, it is over, or there is no key.
@@ -164,10 +175,10 @@ class Service:
         if row["details"].get("signed"):
             raise Problem(422, "this is decided only by a signed decision, and a link signs nothing", "unsigned")
         expires = time.time() + said.seconds
-        made = links.signed_links(self.key, row, whose, expires)
+        made = links.signed_links(self.key, self.url, row, whose, expires)
         if not made:
             raise Problem(422, f"this is answered with {', '.join(row['choices'])}, which no link says", "invalid")
-        return {**made, "expires": expires}
+        return {**made, "expires_at": datetime.fromtimestamp(expires, UTC).isoformat()}
 
     async def linked(self, text: str) -> tuple[links.Link, dict[str, Any]]:
         """Read a link, and give it with its approval.
@@ -194,18 +205,22 @@ class Service:
             LoomError: The job does not take it.
         """
         link, _ = await self.linked(text)
-        return link, await self.decide(link.by, link.approval, DecisionBody(choice=link.choice, digest=link.digest))
+        return link, await self.decide(
+            link.by, link.approval, schemas.DecisionBody(choice=link.choice, digest=link.digest)
+        )
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def check_known(self, name: str) -> None:
-        """Refuse people without a role.
+    def check_known(self, name: str, right: Right | None = None) -> None:
+        """Refuse people without a role, or without one that has a right.
 
         Raises:
             Problem: The person has none.
         """
         if not is_known(self.roles, name):
             raise Problem(403, f"{name} has no role in the deployment's policy", "not_allowed")
+        if right and not may(self.roles, name, right):
+            raise Problem(403, f"{name} has no role with `{right}: true`", "not_allowed")
 
     async def _row(self, name: str) -> dict[str, Any] | None:
         return await self.loom.store.read(lambda tx: tx.job(name))
@@ -225,12 +240,6 @@ class Service:
             raise Problem(403, f"{by} has no role that decides about a {risk or 'high'} risk", "not_allowed")
 
 
-async def _steer(job: JobHandle, op: str, by: str, reason: str) -> dict[str, str]:
-    if op == "abort":
-        return await job.abort(by, reason)
-    return await job.pause(by, reason) if op == "pause" else await job.resume(by)
-
-
 def _has_ended(row: Mapping[str, Any] | None, wanted: Mapping[str, str]) -> bool:
     """Whether this very job was there, and is over."""
     return row is not None and bool(row["ended_at"]) and all(row[key] == value for key, value in wanted.items())
@@ -246,7 +255,7 @@ def _was_used(row: Mapping[str, Any], link: links.Link) -> bool:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in (*_JOB, *_STANDS)}
+    return {key: row[key] for key in schemas.Job.model_fields}
 
 
 def _with_content(tx: Transaction, name: str) -> dict[str, Any] | None:

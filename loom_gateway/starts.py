@@ -1,14 +1,13 @@
 """What jobs may be started with over HTTP: the agents and the directories that the gateway's operator has named."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from loom_client.settings import Settings
 from loom_dsl.agent.definition import Agent, load_agent
 from loom_dsl.errors import ConfigurationError, LoomError
-from loom_gateway.responses import Problem
+from loom_gateway.responses import Problem, log
 
 AGENTS, WORK = "LOOM_GATEWAY_AGENTS", "LOOM_GATEWAY_WORK"
 OWN = "jobs"
@@ -68,7 +67,7 @@ class StartPolicy:
             place.mkdir(parents=True, exist_ok=True)
             return place, any(place.iterdir())
         except OSError as error:
-            _tell(f"{place} cannot be made: {error.strerror}")
+            log(f"{place} cannot be made: {error.strerror}")
             raise Problem(503, "no directory can be made for the job; the gateway's log says why") from None
 
 
@@ -91,9 +90,5 @@ def start_policy_of(settings: Settings) -> StartPolicy | None:
 
 
 def _not_in_order(name: str, why: str) -> Problem:
-    _tell(f"agent {name}: {why}")
+    log(f"agent {name}: {why}")
     return Problem(503, f"the file of agent {name} is not in order; the gateway's log says why")
-
-
-def _tell(what: str) -> None:
-    print(f"gateway: {what}", file=sys.stderr, flush=True)

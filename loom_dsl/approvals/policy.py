@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import MAX_DURATION, Duration, Expiry
+from loom_dsl.fields import MAX_DURATION, Duration, Expiry, listed
 from loom_dsl.tools.risk import Risk
 
 SOONEST_REMINDER = 1.0
@@ -26,10 +26,7 @@ class Escalation(BaseModel):
     to: Annotated[tuple[Who, ...], Field(min_length=1)]
     """Who is told, and may decide from then on besides those before."""
 
-    @field_validator("to", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+    _one = field_validator("to", mode="before")(listed)
 
 
 class Approvals(BaseModel):
@@ -57,10 +54,7 @@ class Approvals(BaseModel):
     """From which risk on a decision counts only with a signature: `low` (every one), `medium` or `high`. A graph's
     question counts as `high`."""
 
-    @field_validator("approvers", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+    _one = field_validator("approvers", mode="before")(listed)
 
     @model_validator(mode="after")
     def _fits(self) -> "Approvals":

@@ -8,14 +8,16 @@ Draft 7, which every editor knows. A document that the schema refuses is refused
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core.core_schema import BeforeValidatorFunctionSchema, ModelSchema
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.fields import seconds
+from loom_dsl.fields import listed, seconds
 from loom_dsl.graph.edges import Node, seconds_or_mapping
 from loom_dsl.graph.graph import Defaults, Graph
 from loom_dsl.graph.nodes import NODE_KINDS, Branch
@@ -75,27 +77,8 @@ DURATION: Schema = {
 }
 """`patternErrorMessage` is a word of editors; validators pass it over."""
 MAPPED: Schema = {"description": "A `${…}` that gives the value.", "type": "string", "pattern": r"^\$\{"}
+_READS_DURATIONS: dict[Callable[..., Any], list[Schema]] = {seconds: [DURATION], seconds_or_mapping: [DURATION, MAPPED]}
 EDGE = {"$ref": "#/definitions/Edge"}
-
-
-def with_durations(model: type[BaseModel], schema: Schema) -> Schema:
-    """Let the fields that read durations take them: which they are is told by the validators of the class."""
-    properties = dict(schema["properties"])
-    for decorator in model.__pydantic_decorators__.field_validators.values():
-        if decorator.func in (seconds, seconds_or_mapping):
-            forms = [DURATION] if decorator.func is seconds else [DURATION, MAPPED]
-            for name in decorator.info.fields:
-                if name in model.model_fields:
-                    shown = model.model_fields[name].alias or name
-                    properties[shown] = _timed(properties[shown], forms)
-    return {**schema, "properties": properties}
-
-
-def _timed(schema: Schema, forms: list[Schema]) -> Schema:
-    """Put durations in place of any text."""
-    kept: Schema = {key: schema[key] for key in ("default", "description") if key in schema}
-    parts = schema.get("anyOf") or [{key: value for key, value in schema.items() if key not in kept}]
-    return {**kept, "anyOf": [*forms, *(part for part in parts if part.get("type") != "string")]}
 
 
 def _or_text(schema: Schema, **keywords: Any) -> Schema:
@@ -187,11 +170,6 @@ def _join(schema: Schema) -> Schema:
     return {"description": schema["description"], "anyOf": [{"enum": modes}, full]}
 
 
-def _cancel(schema: Schema) -> Schema:
-    nodes = {**schema["properties"]["cancel"], "type": ["string", "array"]}
-    return {**schema, "properties": {**schema["properties"], "cancel": nodes}}
-
-
 def _loop(schema: Schema) -> Schema:
     return {**schema, "oneOf": [{"required": ["while"]}, {"required": ["until"]}]}
 
@@ -206,19 +184,6 @@ def _permissions(schema: Schema) -> Schema:
         "if": {"anyOf": listed},
         "then": {"propertyNames": {"enum": list(schema["properties"])}},
     }
-
-
-def _role(schema: Schema) -> Schema:
-    """Lists of names, or one name."""
-    lists = ("who", "start", "directories")
-    properties = {name: _or_one(part) if name in lists else part for name, part in schema["properties"].items()}
-    return {**schema, "properties": properties}
-
-
-def _or_one(schema: Schema) -> Schema:
-    kept = {key: value for key, value in schema.items() if key in ("description", "default")}
-    several = {key: value for key, value in schema.items() if key not in kept}
-    return {**kept, "anyOf": [several["items"], several]}
 
 
 def _mocked_result(schema: Schema) -> Schema:
@@ -239,11 +204,9 @@ FORMS: dict[str, Callable[[Schema], Schema]] = {
     "EventSpec": _or_text,
     "TimerSpec": _timer,
     "JoinSpec": _join,
-    "Cancel": _cancel,
     "Fail": _fail,
     "LoopSpec": _loop,
     "Permissions": _permissions,
-    "Role": _role,
     "MockedError": _or_text,
     "MockedResult": _mocked_result,
     "MockedDecision": _decision,
@@ -544,15 +507,11 @@ def _any_kind(kinds: tuple[str, ...], definitions: dict[str, Schema]) -> Schema:
 def _definitions(kind: str) -> dict[str, Schema]:
     """Everything that documents of a kind are made of, by class; the document itself is among it."""
     model, finish = _ROOTS[kind]
-    definitions: dict[str, Schema] = {}
-    extra = (Agent, Defaults) if model is Graph else ()
-    for root in (model, *extra):
-        schema = root.model_json_schema(by_alias=True, ref_template=REFERENCE)
-        definitions |= schema.pop("$defs", {})
-        definitions[root.__name__] = schema
-        # What only Loom itself writes is in no schema.
-        for found in (found for found in models_of(root) if found.__name__ in definitions):
-            definitions[found.__name__] = _described(found, with_durations(found, definitions[found.__name__]))
+    roots = (model, Agent, Defaults) if model is Graph else (model,)
+    _, made = models_json_schema(
+        [(root, "validation") for root in roots], ref_template=REFERENCE, schema_generator=_Generator
+    )
+    definitions: dict[str, Schema] = made["$defs"]
     for name, form in FORMS.items():
         if name in definitions:
             definitions[name] = form(definitions[name])
@@ -562,19 +521,22 @@ def _definitions(kind: str) -> dict[str, Schema]:
     return definitions
 
 
-def models_of(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """Give a model and every model that its fields hold, each once."""
-    found: dict[type[BaseModel], None] = {}
-    queue: list[Any] = [model]
-    while queue:
-        one = queue.pop()
-        if not (isinstance(one, type) and issubclass(one, BaseModel)):
-            queue += get_args(one)
-        elif one not in found:
-            found[one] = None
-            queue += [field.annotation for field in one.model_fields.values()]
-            queue += [part for field in one.model_fields.values() for part in field.metadata]
-    yield from found
+class _Generator(GenerateJsonSchema):
+    """Says of each model what its docstrings say, and where durations are taken, or one for a list."""
+
+    def model_schema(self, schema: ModelSchema) -> Schema:
+        cls = schema["cls"]
+        return _described(cls, super().model_schema(schema))
+
+    def function_before_schema(self, schema: BeforeValidatorFunctionSchema) -> Schema:
+        made = super().function_before_schema(schema)
+        read = schema["function"]["function"]
+        if read is listed:
+            return {"anyOf": [made["items"], made]}
+        forms = _READS_DURATIONS.get(read)
+        if forms is None:
+            return made
+        return {"anyOf": [*forms, *(part for part in made.get("anyOf", [made]) if part.get("type") != "string")]}
 
 
 def _described(model: type[BaseModel], schema: Schema) -> Schema:

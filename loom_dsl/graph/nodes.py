@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from loom_dsl.approvals.policy import read_policy
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import Part, Retry, coded
+from loom_dsl.fields import Part, Retry, coded, listed
 from loom_dsl.graph.edges import Node, condition, mapping, number_or_mapping, outage, seconds_or_mapping
 from loom_dsl.graph.generated import Written
 from loom_dsl.text.canonical import canonical_json
@@ -198,10 +198,7 @@ class Cancel(Node):
     cancel: Annotated[tuple[str, ...], Field(min_length=1)]
     """The nodes."""
 
-    @field_validator("cancel", mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+    _short = field_validator("cancel", mode="before")(listed)
 
 
 class RecurseSpec(Part):

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loom_dsl.approvals.policy import Who, is_among
+from loom_dsl.fields import listed
 from loom_dsl.tools.risk import Risk
 
 _ORDER = (Risk.LOW, Risk.MEDIUM, Risk.HIGH)
@@ -37,10 +38,7 @@ class Role(BaseModel):
     links: bool = Field(default=False, strict=True)
     """Whether they may make approve and reject links for other people."""
 
-    @field_validator("who", "start", "directories", mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+    _one = field_validator("who", "start", "directories", mode="before")(listed)
 
 
 Roles = Mapping[str, Role]
