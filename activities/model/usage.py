@@ -1,19 +1,11 @@
 """What attempts at a model call used that were lost after they had begun to answer."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
 
-from activities.runtime import ActivityCall
+from activities.record.activity_call import ActivityCall
 from loom_dsl.agent.context import estimate_tokens
-from loom_dsl.agent.turn import Usage
 from loom_dsl.observe.events import EventType
-from loom_store.rows import Entry
 from loom_store.transaction import Transaction
-from loom_store.transcript import PRIVATE
-
-WASTED = "wasted"
-"""Under this name an answer's head has the tokens of the attempts that were lost before it."""
 
 
 def stream_of(call: ActivityCall) -> str:
@@ -48,9 +40,3 @@ def lost_before(tx: Transaction, call: ActivityCall, prompt_tokens: int) -> dict
         return {}
     written = sum(estimate_tokens(text) for text in lost)
     return {"prompt_tokens": prompt_tokens * len(lost), "completion_tokens": written}
-
-
-def wasted_in(entries: Iterable[Entry], job: str) -> Usage:
-    """Add up what was wasted for the answers of a job."""
-    kept: Iterable[dict[str, Any]] = (entry.head.get(PRIVATE) or {} for entry in entries if entry.job == job)
-    return sum((Usage(**one[WASTED]) for one in kept if WASTED in one), Usage())

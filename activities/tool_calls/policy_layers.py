@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from activities.runtime import ActivityCall, JobFacts, Run, remember
+from activities.record.activity_call import ActivityCall, Run, remember
+from activities.record.job_store import JobFacts
 from loom_dsl.errors import (
     LoomError,
     MissingTools,

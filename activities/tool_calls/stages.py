@@ -6,12 +6,13 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import failed
 from activities.tool_calls.approval_request import ApprovalRequest, in_expressions, request_of
 from activities.tool_calls.call_policy import CallPolicy
 from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.hooks import Hooks, hooked
-from activities.tool_calls.outcomes import failed
 from activities.tool_calls.services import check_runtime
 from loom_dsl.errors import LoomError, PermissionDenied, ToolValidationError
 from loom_dsl.text.canonical import canonical_json
@@ -61,9 +62,8 @@ CUT = "your message was cut off at the limit of output tokens, so make the argum
 class Stages:
     """The stages that only look: each is an activity of its own, local by default."""
 
-    def __init__(self, means: CallMeans, reader: CallReader, policy: CallPolicy) -> None:
-        self._means, self._reader, self._policy = means, reader, policy
-        self._hooks = Hooks(means, reader)
+    def __init__(self, jobs: JobStore, reader: CallReader, policy: CallPolicy, hooks: Hooks) -> None:
+        self._jobs, self._reader, self._policy, self._hooks = jobs, reader, policy, hooks
 
     @activity.defn(name="loom.tool.discover")
     @hooked("discover")
@@ -71,9 +71,9 @@ class Stages:
         """Find the tool and ask whether it is available, and may be called once more."""
         call = await self._begin(envelope)
         try:
-            facts = await self._means.facts(call.job)
-            await check_call_limit(self._means.store, call, facts)
-            await check_runtime(self._means.store, call, await self._reader.tool(facts, call.arguments["call"]))
+            facts = await self._jobs.facts(call.job)
+            await check_call_limit(self._jobs.store, call, facts)
+            await check_runtime(self._jobs.store, call, await self._reader.tool(facts, call.arguments["call"]))
         except LoomError as error:
             return failed(error)
         return {"ok": True}
@@ -85,11 +85,11 @@ class Stages:
         call = await self._begin(envelope)
         edited = call.arguments.get("edited")
         try:
-            tool = await self._reader.tool(await self._means.facts(call.job), call.arguments["call"])
+            tool = await self._reader.tool(await self._jobs.facts(call.job), call.arguments["call"])
             raw = await self._reader.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
             masked = edited is None and await self._reader.was_masked(call)
-            refuse_secrets(arguments, self._means.secrets, masked=masked)
+            refuse_secrets(arguments, self._jobs.secrets, masked=masked)
         except ToolValidationError as error:
             cut = edited is None and await self._reader.was_cut(call)
             return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
@@ -98,14 +98,14 @@ class Stages:
         if tool.read_only and edited is None:
             return {"ok": True, "arguments": None}
         text = canonical_json(arguments).encode()
-        return {"ok": True, "arguments": await self._means.store.write(lambda tx: tx.put_blob(text))}
+        return {"ok": True, "arguments": await self._jobs.store.write(lambda tx: tx.put_blob(text))}
 
     @activity.defn(name="loom.tool.authorize")
     @hooked("authorize")
     async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Decide by policy; where it asks, describe the call for a human."""
         call = await self._begin(envelope)
-        facts = await self._means.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         try:
             tool = await self._reader.tool(facts, call.arguments["call"])
             arguments = await self._reader.arguments(call, tool)
@@ -121,7 +121,7 @@ class Stages:
         except LoomError as error:
             return {"decision": "deny", **failed(error)}
         request = await request_of(
-            self._means, self._policy, call, facts, ApprovalRequest(tool, arguments, verdict, policy)
+            self._jobs, self._policy, call, facts, ApprovalRequest(tool, arguments, verdict, policy)
         )
         return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
 
@@ -130,7 +130,7 @@ class Stages:
     async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Look at the abort mark: a signal reaches the workflow only with its next task."""
         call = await self._begin(envelope)
-        mark = await self._means.store.read(lambda tx: tx.abort_requested(call.job))
+        mark = await self._jobs.store.read(lambda tx: tx.abort_requested(call.job))
         if mark is not None:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
@@ -138,5 +138,5 @@ class Stages:
     async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
         call = ActivityCall.of(envelope)
         if call.batches:
-            await self._means.store.write(lambda tx: store_events(tx, call))
+            await self._jobs.store.write(lambda tx: store_events(tx, call))
         return call

@@ -92,8 +92,8 @@ class Beginning:
 
         secrets = {"KEY": "hunter2hunter2"}
         steps = Steps(store, secrets, DEATH_RULES)
-        runtime: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets, steps=steps)
-        return await ActivityEnvironment().run(LocalBatch(runtime, found).run, self.argument)
+        jobs: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets)
+        return await ActivityEnvironment().run(LocalBatch(jobs, steps, found).run, self.argument)
 
 
 def told(outcomes: list[list[Any]]) -> list[list[Any]]:
