@@ -82,25 +82,18 @@ class Failures(Interceptor):
     """The interceptor of a worker. Secrets are masked in messages."""
 
     def __init__(self, jobs: JobStore, steps: Steps, delays: RetryDelays) -> None:
-        self._jobs, self._steps, self._delays = jobs, steps, delays
-        self._warned: OrderedDict[Run, None] = OrderedDict()
+        self.jobs, self.steps, self.delays = jobs, steps, delays
+        self.warned: OrderedDict[Run, None] = OrderedDict()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Wrap one activity."""
-        return _Inbound(next, self._jobs, self._steps, self._delays, self._warned)
+        return _Inbound(next, self)
 
 
 class _Inbound(ActivityInboundInterceptor):
-    def __init__(
-        self,
-        next: ActivityInboundInterceptor,
-        jobs: JobStore,
-        steps: Steps,
-        delays: RetryDelays,
-        warned: OrderedDict[Run, None],
-    ) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, worker: Failures) -> None:
         super().__init__(next)
-        self._jobs, self._steps, self._delays, self._warned = jobs, steps, delays, warned
+        self._jobs, self._steps, self._delays, self._warned = worker.jobs, worker.steps, worker.delays, worker.warned
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         attempt = activity.info().attempt

@@ -23,7 +23,7 @@ import openai
 
 from activities.chat.errors import Provider, chunk_error, status_error
 from activities.chat.provider import address, is_local
-from activities.chat.reply import ModelReply, ReplyBuilder, ToolCall, Usage
+from activities.chat.reply import ModelReply, ReplyBuilder
 from activities.chat.stream import AnswerStream, Clock, Timeouts
 from activities.connections import causes_of
 from loom_dsl.errors import ConfigurationError, ModelProtocolError, ModelUnavailable
@@ -88,16 +88,6 @@ def _bytes(text: bytes | str) -> bytes:
     # A lone surrogate has no UTF-8: providers refuse the whole conversation for it.
     return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
-
-__all__ = [
-    "ChatEndpoint",
-    "ModelReply",
-    "Timeouts",
-    "ToolCall",
-    "Usage",
-    "chat_body",
-    "endpoint_from_environment",
-]
 
 MESSAGE_LIMIT = 16 * 1024 * 1024
 """Characters of text and arguments that one answer may have."""

@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +16,15 @@ from activities.catalogue import KEPT, tool_specs
 from activities.chat.endpoints import Endpoints
 from activities.chat.reply import ModelReply, used
 from activities.model.tool_calls import kept_calls, traits
-from activities.model.usage import lost_before, start_of, stream_of
 from activities.observe.events import store_events
 from activities.observe.turn_log import tell
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts, JobStore
 from activities.record.transcript import MASKED, WASTED, Transcript
+from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.messages import render
 from loom_dsl.errors import Aborted, ModelProtocolError, StoreError
+from loom_dsl.observe.events import EventType
 from loom_dsl.text.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
@@ -77,7 +79,7 @@ class Deltas:
         if not self._unsent:
             return True
         self._sequence += 1
-        stream, unsent = stream_of(self._call), self._unsent
+        stream, unsent = _stream_of(self._call), self._unsent
         return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, unsent, turn=self._call.turn)
 
 
@@ -161,7 +163,7 @@ def _begin(tx: Transaction, call: ActivityCall, *, alarm: bool) -> tuple[tuple[i
         if entry.key == call.key:
             return (entry.seq + 1, entry.head), False
     alarmed = alarm and _sound_alarm(tx, call)
-    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
+    tx.append_events(call.job, _start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
     return None, alarmed
 
 
@@ -216,7 +218,7 @@ def _finish(
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
-    if lost := lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
+    if lost := _lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
         head = {**head, PRIVATE: {**head[PRIVATE], WASTED: lost}}
     # Without calls, an API wants a text back, be it an empty one.
     content = text if text or "tool_calls" not in head else None
@@ -229,3 +231,37 @@ def _finish(
     more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
     tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])
     return end, stored.head, kept
+
+
+def _stream_of(call: ActivityCall) -> str:
+    """Name the stream of a model call's text."""
+    return f"{call.turn}/{call.at}"
+
+
+def _start_of(call: ActivityCall) -> str:
+    """Name the batch of events with which a model call begins."""
+    return f"{_stream_of(call)}/start"
+
+
+def _lost_before(tx: Transaction, call: ActivityCall, prompt_tokens: int) -> dict[str, int]:
+    """Estimate the tokens of the attempts before this one of which watchers have seen text; nothing where none was.
+
+    A lost attempt tells no usage: it has read what the kept one reads, and written at least what was seen.
+
+    Args:
+        tx: Of the store that has the text.
+        call: The kept attempt.
+        prompt_tokens: What the kept attempt has read.
+    """
+    if call.attempt == 1:
+        return {}
+    texts: dict[int, list[str]] = defaultdict(list)
+    after, stream = tx.append_events(call.job, _start_of(call), [])[0], _stream_of(call)
+    for _, event in tx.each_event(call.job, after):
+        if event.get("type") == EventType.LLM_DELTA and event["stream"] == stream:
+            texts[event["attempt"]].append(event["content"])
+    lost = ["".join(pieces) for attempt, pieces in texts.items() if attempt < call.attempt]
+    if not lost:
+        return {}
+    written = sum(estimate_tokens(text) for text in lost)
+    return {"prompt_tokens": prompt_tokens * len(lost), "completion_tokens": written}

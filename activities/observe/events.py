@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +23,7 @@ from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.job_facts import arguments_of
 from loom_store.queries.effects import notice_key
 from loom_store.rows import ApprovalRow, Effect
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.background import BackgroundTasks
 
@@ -52,6 +54,14 @@ def store_events(tx: Transaction, call: ActivityCall) -> None:
                 _project(tx, call, event)
                 _audit(tx, call, event)
             write_webhooks(tx, call.job, new)
+
+
+async def begin(store: Store, envelope: Mapping[str, Any]) -> ActivityCall:
+    """Read the argument of an activity that writes nothing else at once, and store the events that came with it."""
+    call = ActivityCall.of(envelope)
+    if call.batches:
+        await store.write(lambda tx: store_events(tx, call))
+    return call
 
 
 def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:

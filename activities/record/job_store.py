@@ -78,8 +78,7 @@ class JobStore:
             PermissionDenied: The job's working directory is not under the worker's root.
         """
         run = this_run()
-        known = self._facts.get(run)
-        if known is not None:
+        if (known := self._facts.get(run)) is not None:
             return known
         row, text = await self.store.read(lambda tx: _job_and_plan(tx, job))
         plan = Plan.load(text)

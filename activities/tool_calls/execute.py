@@ -202,28 +202,27 @@ LEAST_HELD = 4
 """Characters of a secret's beginning at the end of what a tool tells that are held back."""
 
 
-def progress_of(store: Store, secrets: Mapping[str, str], call: ActivityCall, numbers: Iterator[int]) -> Progress:
+def progress_of(jobs: JobStore, call: ActivityCall, numbers: Iterator[int]) -> Progress:
     """Give what a call's function tells by.
 
     Args:
-        store: Keeps what it tells.
-        secrets: Masked in it.
+        jobs: Keeps what it tells, without secrets.
         call: The call.
         numbers: Tell apart what is told.
     """
     item, attempt = call.arguments["call"], activity.info().attempt
-    stream = MaskedStream(secrets, LEAST_HELD)
+    stream = MaskedStream(jobs.secrets, LEAST_HELD)
 
     async def tell(text: str) -> None:
         # What may be the beginning of a secret goes with the next text, or with none.
-        content = masked_message(stream.feed(text), secrets)[:MAX_PROGRESS]
+        content = masked_message(stream.feed(text), jobs.secrets)[:MAX_PROGRESS]
         if not content and text:
             return
         event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
         key = f"{call.turn}/{call.at}/progress/{attempt}/{next(numbers)}"
         # The tool's work does not depend on who hears of it.
         with contextlib.suppress(StoreError):
-            await store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
+            await jobs.store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
 
     return Progress(tell, MAX_MESSAGE + OVERLAP)
 
@@ -352,7 +351,9 @@ class Execute:
             return await self._run(run)
         if run.tool.reconcile is None:
             return None
-        context = run.context(self._services(run), threading.Event(), self._progress(run))
+        context = run.context(
+            self._lender.services(run.call, run.facts), threading.Event(), progress_of(self._jobs, run.call, self._told)
+        )
         set_fate("the tool will be asked again what became of it")
         asking = asyncio.ensure_future(ask_tool(run.tool, {**run.arguments, **run.secrets}, context))
         self._background.start(renew(self._jobs.store, run.key, asking))
@@ -397,9 +398,9 @@ class Execute:
         return await self._readable(text_of(result))
 
     def _start(self, run: Attempt) -> Running:
-        running = Running(threading.Event(), self._progress(run))
+        running = Running(threading.Event(), progress_of(self._jobs, run.call, self._told))
         tool, code = run.tool, Code.of(run.tool)
-        context = run.context(self._services(run), running.stop, running.progress)
+        context = run.context(self._lender.services(run.call, run.facts), running.stop, running.progress)
         keywords = tool.bind(run.arguments, context, run.secrets)
         once = partial(run_function, tool.function, keywords, is_async=tool.is_async, code=code, seconds=tool.timeout)
         seconds = tool.timeout + (LOADING_SECONDS if runs_apart(code) else 0.0)
@@ -522,12 +523,6 @@ class Execute:
             tx.list_effect(
                 Effect(key=run.key, status=status, begun_at=begun_at, idempotent=True, **self._described(run), **ended)
             )
-
-    def _progress(self, run: Attempt) -> Progress:
-        return progress_of(self._jobs.store, self._jobs.secrets, run.call, self._told)
-
-    def _services(self, run: Attempt) -> ToolServices:
-        return self._lender.services(run.call, run.facts)
 
 
 def _may_have_been_forgotten(tx: Transaction, run: Attempt) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.observe.events import store_events
+from activities.observe.events import begin
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts, JobStore
 from activities.record.outcomes import failed
@@ -69,7 +69,7 @@ class Stages:
     @hooked("discover")
     async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Find the tool and ask whether it is available, and may be called once more."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         try:
             facts = await self._jobs.facts(call.job)
             await check_call_limit(self._jobs.store, call, facts)
@@ -82,7 +82,7 @@ class Stages:
     @hooked("validate")
     async def validate(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments; those of a call that changes something, or that were edited, are kept as approved."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         edited = call.arguments.get("edited")
         try:
             tool = await self._reader.tool(await self._jobs.facts(call.job), call.arguments["call"])
@@ -104,7 +104,7 @@ class Stages:
     @hooked("authorize")
     async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Decide by policy; where it asks, describe the call for a human."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         facts = await self._jobs.facts(call.job)
         try:
             tool = await self._reader.tool(facts, call.arguments["call"])
@@ -129,14 +129,8 @@ class Stages:
     @hooked("check_cancel")
     async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Look at the abort mark: a signal reaches the workflow only with its next task."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         mark = await self._jobs.store.read(lambda tx: tx.abort_requested(call.job))
         if mark is not None:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
-
-    async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
-        call = ActivityCall.of(envelope)
-        if call.batches:
-            await self._jobs.store.write(lambda tx: store_events(tx, call))
-        return call

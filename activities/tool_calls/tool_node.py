@@ -6,7 +6,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.catalogue import EXECUTE_MARGIN
-from activities.observe.events import store_events
+from activities.observe.events import begin
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobStore
 from activities.tool_calls.approval_request import in_expressions
@@ -31,7 +31,7 @@ class ToolNode:
         Returns:
             ``quick``, ``timeout`` of the execution in seconds, and ``policy``, the graph's or the agent's `approvals`.
         """
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         tool = await self._tool(call)
         approvals = (await self._jobs.facts(call.job)).agent.approvals
         return {
@@ -43,7 +43,7 @@ class ToolNode:
     @activity.defn(name="loom.tool.output")
     async def output(self, envelope: dict[str, Any]) -> Any:
         """Give a tool's output as a value; a large one as ``{"$blob": digest, "chars": number}``."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         name = call.arguments["output"]
         text = (await self._jobs.store.read(lambda tx: tx.get_blob(name))).decode()
         if len(text) > MAX_VALUE:
@@ -61,9 +61,3 @@ class ToolNode:
             raise
         except LoomError:
             return None
-
-    async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
-        call = ActivityCall.of(envelope)
-        if call.batches:
-            await self._jobs.store.write(lambda tx: store_events(tx, call))
-        return call
