@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from activities.runtime import ActivityCall, Conversation, Item, is_node_call
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall, Item, is_node_call
+from activities.record.job_store import Conversation
+from activities.record.transcript import Transcript
 from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import ToolError, ToolNotFound, ToolUnavailable
 from loom_dsl.text.canonical import canonical_json
@@ -25,6 +26,8 @@ from loom_tools.registry import ToolRegistry
 
 WAIT_SECONDS = 12.0
 """How long a turn waits for its servers; one that takes longer goes on starting, for the next turn."""
+EXECUTE_MARGIN = 10.0
+"""Seconds between a tool's own timeout and its activity's."""
 KEPT = "mcp"
 """Under this name an answer's entry names the catalogue that its turn was offered."""
 

@@ -5,7 +5,9 @@ import contextlib
 import time
 import traceback
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +16,11 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from activities.lifecycle.attempts import Steps
 from activities.lifecycle.heartbeats import Heartbeats
 from activities.lifecycle.shutdown import STOPPED
-from activities.runtime import BEGIN, Run, Runtime, remember, take_run, this_run
+from activities.record.activity_call import BEGIN, Run, remember, take_run, this_run
+from activities.record.job_store import JobStore
 from loom_dsl.errors import (
     LoomError,
     MissingTools,
@@ -62,22 +66,35 @@ def _patience() -> float:
     return info.start_to_close_timeout.total_seconds() - 2 * BUSY_SECONDS
 
 
-class Failures(Interceptor):
-    """The interceptor of a worker. The runtime's secrets are masked in messages."""
+@dataclass(frozen=True, slots=True)
+class RetryDelays:
+    """When what this worker could not do is tried again.
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._warned: OrderedDict[Run, None] = OrderedDict()
+    Attributes:
+        store: Seconds until the next attempt after the store failed, by attempt; the last one stays.
+        tools: Seconds until a worker is asked again that may have a job's tools: at first, and at most.
+    """
+
+    store: Sequence[float] = (20.0, 120.0)
+    tools: tuple[float, float] = (5.0, 300.0)
+
+
+class Failures(Interceptor):
+    """The interceptor of a worker. Secrets are masked in messages."""
+
+    def __init__(self, jobs: JobStore, steps: Steps, delays: RetryDelays) -> None:
+        self.jobs, self.steps, self.delays = jobs, steps, delays
+        self.warned: OrderedDict[Run, None] = OrderedDict()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Wrap one activity."""
-        return _Inbound(next, self._runtime, self._warned)
+        return _Inbound(next, self)
 
 
 class _Inbound(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, runtime: Runtime, warned: OrderedDict[Run, None]) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, worker: Failures) -> None:
         super().__init__(next)
-        self._runtime, self._warned = runtime, warned
+        self._jobs, self._steps, self._delays, self._warned = worker.jobs, worker.steps, worker.delays, worker.warned
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         attempt = activity.info().attempt
@@ -96,9 +113,7 @@ class _Inbound(ActivityInboundInterceptor):
         told = {"t": "node_retry", "n": 0, "node": given["at"], "attempt": attempt, "at": time.time()}
         job = activity.info().workflow_id or ""
         with contextlib.suppress(StoreError):
-            await self._runtime.store.write(
-                lambda tx: tx.append_events(job, f"{given['at']}/attempt/{attempt}", [told])
-            )
+            await self._jobs.store.write(lambda tx: tx.append_events(job, f"{given['at']}/attempt/{attempt}", [told]))
 
     async def _execute(self, input: ExecuteActivityInput) -> Any:
         try:
@@ -122,7 +137,7 @@ class _Inbound(ActivityInboundInterceptor):
                 raise _unanswered(text, "server_away") from None
             raise answered(text, "internal", again=True) from None
         except Exception as error:
-            masked = _masked(error, self._runtime)
+            masked = _masked(error, self._jobs.secrets)
             activity.logger.error("an activity failed in a way that Loom does not know", exc_info=masked)
             raise answered(self._text(describe(error)), "internal", again=True) from None
 
@@ -132,9 +147,9 @@ class _Inbound(ActivityInboundInterceptor):
         while True:
             try:
                 if activity.info().activity_type != BEGIN:  # that writes the job down
-                    await self._runtime.check_job(activity.info().workflow_id or "")
+                    await self._jobs.conversation(activity.info().workflow_id or "")
                 given = input.args[0] if input.args else None
-                return await self._runtime.steps.attempt(given, lambda: self.next.execute_activity(input))
+                return await self._steps.attempt(given, lambda: self.next.execute_activity(input))
             except StoreLocked:
                 if time.monotonic() > end:
                     raise
@@ -149,7 +164,7 @@ class _Inbound(ActivityInboundInterceptor):
             activity.logger.warning(message)
         warning = {"t": "warning", "n": turn, "code": error.code, "message": message}
         with contextlib.suppress(StoreError):
-            await self._runtime.store.write(lambda tx: tx.append_events(run[0], f"{turn}/{error.code}", [warning]))
+            await self._jobs.store.write(lambda tx: tx.append_events(run[0], f"{turn}/{error.code}", [warning]))
 
     def _told(self, error: LoomError) -> ApplicationError:
         text = self._text(error.message)
@@ -175,15 +190,15 @@ class _Inbound(ActivityInboundInterceptor):
         """
         attempt = activity.info().attempt
         if isinstance(error, MissingTools | WrongStore):
-            first, longest = self._runtime.tools_delays
+            first, longest = self._delays.tools
             return min(first * attempt, longest)
         if isinstance(error, StoreError) and not isinstance(error, StoreLocked):
-            delays = self._runtime.store_delays
+            delays = self._delays.store
             return delays[min(attempt, len(delays)) - 1]
         return None
 
     def _text(self, message: str) -> str:
-        return telling(message, self._runtime)
+        return telling(message, self._jobs.secrets)
 
 
 _BEFORE: ContextVar[int] = ContextVar("before", default=0)
@@ -229,10 +244,10 @@ class Unforeseen(Exception):
     """What an activity raised and Loom does not know, as it may be logged."""
 
 
-def _masked(error: Exception, runtime: Runtime) -> Unforeseen:
+def _masked(error: Exception, secrets: Mapping[str, str]) -> Unforeseen:
     """The error as the log's formatters take it: what it is, and behind that its traceback, both without secrets."""
-    masked = Unforeseen(telling(describe(error), runtime))
-    masked.__cause__ = Unforeseen(redact("".join(traceback.format_exception(error)), runtime.secrets)[-MAX_TRACE:])
+    masked = Unforeseen(telling(describe(error), secrets))
+    masked.__cause__ = Unforeseen(redact("".join(traceback.format_exception(error)), secrets)[-MAX_TRACE:])
     return masked
 
 
@@ -241,6 +256,6 @@ def is_final(error: LoomError) -> bool:
     return not error.retryable and not isinstance(error, StoreError)
 
 
-def telling(message: str, runtime: Runtime) -> str:
+def telling(message: str, secrets: Mapping[str, str]) -> str:
     """A failure's message as it may enter the history."""
-    return redact(message, runtime.secrets)[:MAX_MESSAGE]
+    return redact(message, secrets)[:MAX_MESSAGE]

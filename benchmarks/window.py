@@ -10,17 +10,16 @@ import sqlite3
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.runtime import Conversation, JobFacts, Runtime
-from activities.tool_calls.call_policy import CallPolicy
-from activities.tool_calls.call_reader import CallReader
-from activities.tool_calls.execute import Execute
-from activities.transcript import Transcript
+from activities.record.job_store import Conversation, JobFacts
+from activities.registration import activities_of
+from activities.runtime import Runtime
 from benchmarks.report import Table, aim
 from loom_dsl.agent.definition import Agent
 from loom_dsl.tools.context import ToolContext
@@ -88,23 +87,22 @@ async def _measured(folder: Path, at_once: int, count: int) -> list[list[float]]
     return [[max(0.0, value) for value in part] for part in zip(*parts, strict=True)]
 
 
-def _stage(store: Store, folder: Path) -> tuple[Execute, str]:
+def _stage(store: Store, folder: Path) -> tuple[Callable[..., Any], str]:
     agent = Agent(name="payer", model="m", instructions="Go.", tools=("pay",), permissions={"allow": ["pay"]})
     runtime = Runtime(store, ToolRegistry({"pay": pay}, {}), folder, environment={})
-    runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
-    runtime._known["job", "run"] = Conversation("s", 1)
+    runtime.jobs._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+    runtime.jobs._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
-    transcript = Transcript(store)
-    return Execute(runtime, CallReader(runtime, transcript), CallPolicy(runtime, transcript)), arguments
+    return activities_of(runtime)["loom.tool.execute"], arguments
 
 
-async def _call(execute: Execute, arguments: str, name: str, places: asyncio.Semaphore) -> None:
+async def _call(execute: Callable[..., Any], arguments: str, name: str, places: asyncio.Semaphore) -> None:
     environment = ActivityEnvironment()
     environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=1)
     call = {"id": name, "name": "pay", "e": 0, "i": 0}
     given: dict[str, Any] = {"at": "execute#1", "with": {"call": call, "arguments": arguments, "remembered": []}}
     async with places:
-        told = await environment.run(execute.execute, given)
+        told = await environment.run(execute, given)
     if not told["ok"]:
         raise RuntimeError(str(told))
 

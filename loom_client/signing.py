@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from loom_dsl.approvals.decision import Decision, problem_of
 from loom_dsl.approvals.signature import MAX_VALIDITY, ApproverKey, checked_name, key_name, signed_text
-from loom_dsl.errors import ConfigurationError, NotFoundError, UserError
+from loom_dsl.errors import NotFoundError, UserError
 from loom_dsl.text.canonical import read_json
-from loom_tools.approver_keys import NO_LIBRARY, has_library
+from loom_tools.approver_keys import ed25519
 
 SECONDS = 900
 """For how long a signature counts, if nothing else is said: the server has the decision much sooner."""
@@ -43,7 +43,7 @@ class SigningKey:
             UserError: `by` is no name.
             ConfigurationError: The library for signatures is missing.
         """
-        _ed25519()
+        ed25519()
         try:
             return cls(checked_name(by), secrets.token_bytes(32))
         except ValueError as error:
@@ -57,7 +57,7 @@ class SigningKey:
             UserError: It is none, or others may read it.
             ConfigurationError: The library for signatures is missing.
         """
-        _ed25519()
+        ed25519()
         try:
             if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UserError(f"others may read or write the private key {path}; say `chmod 600 {path}`")
@@ -89,7 +89,7 @@ class SigningKey:
     @property
     def public(self) -> bytes:
         """The 32 bytes of the public key."""
-        raw: bytes = _ed25519().Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+        raw: bytes = ed25519().Ed25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
         return raw
 
     @property
@@ -163,7 +163,7 @@ class SigningKey:
             raise UserError(f"this is no decision: {problem_of(error)}") from None
         except ValueError as error:  # such as a number that JSON does not have
             raise UserError(f"this is no decision: {error}") from None
-        private = _ed25519().Ed25519PrivateKey.from_private_bytes(self.private)
+        private = ed25519().Ed25519PrivateKey.from_private_bytes(self.private)
         return {**payload, "by": self.by, "signature": {**signature, "value": private.sign(text).hex()}}
 
 
@@ -172,11 +172,3 @@ def _private(found: dict[str, Any]) -> bytes:
     if found["form"] != FORM or len(raw) != 32:
         raise ValueError(FORM)
     return raw
-
-
-def _ed25519() -> Any:
-    if not has_library():
-        raise ConfigurationError(NO_LIBRARY)
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-
-    return ed25519

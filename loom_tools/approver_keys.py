@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from pydantic import ValidationError
 
@@ -97,22 +98,33 @@ def _key_of(line: bytes) -> ApproverKey:
     return key
 
 
+def ed25519() -> ModuleType:
+    """Give the library for signatures, which is an optional one.
+
+    Raises:
+        ConfigurationError: It is missing.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519 as found
+    except ImportError:
+        raise ConfigurationError(NO_LIBRARY) from None
+    return found
+
+
 def has_library() -> bool:
     """Whether signatures can be verified here."""
     try:
-        import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
-    except ImportError:
+        return bool(ed25519())
+    except ConfigurationError:
         return False
-    return True
 
 
 def is_signed_by(public: bytes, signature: bytes, text: bytes) -> bool:
     """Whether a signature of a text is that of a key."""
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
+        ed25519().Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
     except (InvalidSignature, ValueError):
         return False
     return True

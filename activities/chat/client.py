@@ -10,9 +10,12 @@ Nothing here knows of the store or of Temporal. A failed call raises one of `loo
 it is never repeated here, because the engine repeats it.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import httpx2
@@ -20,8 +23,9 @@ import openai
 
 from activities.chat.errors import Provider, chunk_error, status_error
 from activities.chat.provider import address, is_local
-from activities.chat.reply import ModelReply, ReplyBuilder, ToolCall, Usage
-from activities.chat.stream import AnswerStream, Clock, Timeouts, transport_errors
+from activities.chat.reply import ModelReply, ReplyBuilder
+from activities.chat.stream import AnswerStream, Clock, Timeouts
+from activities.connections import causes_of
 from loom_dsl.errors import ConfigurationError, ModelProtocolError, ModelUnavailable
 
 # The body of a chat request, joined from JSON that exists already.
@@ -84,16 +88,6 @@ def _bytes(text: bytes | str) -> bytes:
     # A lone surrogate has no UTF-8: providers refuse the whole conversation for it.
     return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
-
-__all__ = [
-    "ChatEndpoint",
-    "ModelReply",
-    "Timeouts",
-    "ToolCall",
-    "Usage",
-    "chat_body",
-    "endpoint_from_environment",
-]
 
 MESSAGE_LIMIT = 16 * 1024 * 1024
 """Characters of text and arguments that one answer may have."""
@@ -169,7 +163,7 @@ class ChatEndpoint:
         clock = Clock(self.provider.host, timeouts)
         response = await self._open(body, clock, timeouts, headers or {})
         builder = ReplyBuilder(self._limit)
-        answer = AnswerStream(response, clock, self.provider, 2 * self._limit + 65536)
+        answer = AnswerStream(_read(response, self.provider), clock, self.provider, 2 * self._limit + 65536)
         try:
             while (batch := await self._next(answer, builder)) is not None:
                 text = "".join(self._add(builder, chunk, body) for chunk in batch)
@@ -195,7 +189,7 @@ class ChatEndpoint:
             "timeout": httpx2.Timeout(None, connect=timeouts.connect, pool=timeouts.connect),
             "follow_redirects": False,
         }
-        with transport_errors(self.provider):
+        with _transport_errors(self.provider):
             try:
                 # The SDK types every stream as its own stream class; with this `cast_to` it is the response.
                 opened = cast(
@@ -248,3 +242,36 @@ def endpoint_from_environment(model: str, env: Mapping[str, str]) -> tuple[ChatE
     found = address(model, env)
     endpoint = ChatEndpoint(found.base_url, found.api_key, key_name=found.key_name, url_name=found.url_name)
     return endpoint, found.model
+
+
+async def _read(response: httpx2.Response, provider: Provider) -> AsyncIterator[bytes]:
+    with _transport_errors(provider):
+        async for chunk in response.aiter_bytes():
+            yield chunk
+
+
+@contextlib.contextmanager
+def _transport_errors(provider: Provider) -> Iterator[None]:
+    """Turn what the connection raises into `ModelUnavailable`, saying what to check."""
+    try:
+        yield
+    except (openai.APITimeoutError, httpx2.TimeoutException):
+        raise ModelUnavailable(f"No connection to {provider.host} in time. Check {provider.url_name}.") from None
+    except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:
+        raise ModelUnavailable(_reason(provider, error)) from None
+
+
+def _reason(provider: Provider, error: BaseException) -> str:
+    chain = list(causes_of(error))
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"The certificate of {provider.host} is not trusted: {cause.verify_message}."
+        if isinstance(cause, socket.gaierror):
+            return f"There is no host {provider.host}: {cause.strerror}. Check {provider.url_name} and the network."
+        if isinstance(cause, ConnectionRefusedError):
+            return f"Nothing listens at {provider.host}. Start the model's server, or check {provider.url_name}."
+    if isinstance(error, httpx2.HTTPError) or any(isinstance(cause, httpx2.RemoteProtocolError) for cause in chain):
+        return f"{provider.host} closed the connection before its answer was complete."
+    return (
+        f"Cannot reach {provider.host}: {provider.masked(str(chain[-1]))}. Check {provider.url_name} and the network."
+    )

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.chat.provider import cost_microusd
+from loom_dsl.agent.context import estimate_tokens
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -226,3 +229,24 @@ def _usage(usage: object) -> Usage | None:
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
+
+
+def used(model: str, reply: ModelReply, body: bytes, calls: str = "") -> dict[str, Any]:
+    """What an answer used: ``usage`` in tokens, estimated where the provider told none, and ``cost``.
+
+    Args:
+        model: The model as the user names it.
+        reply: The answer.
+        body: The request.
+        calls: The answer's tool calls as JSON text.
+    """
+    usage = reply.usage
+    prompt, completion, cached = (
+        (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        if usage
+        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + calls), 0)
+    )
+    return {
+        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
+        "cost": cost_microusd(model, reply.model, prompt, completion, cached),
+    }

@@ -7,18 +7,13 @@ one JSON document although a stream was asked for, or a web page from something 
 import asyncio
 import contextlib
 import dataclasses
-import socket
-import ssl
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx2
-import openai
 import pydantic_core
 
 from activities.chat.errors import Provider
-from activities.connection_errors import causes_of
 from loom_dsl.errors import ConfigurationError, ModelProtocolError, ModelUnavailable
 from loom_dsl.fields import parse_duration
 from loom_dsl.text.canonical import read_json
@@ -195,16 +190,16 @@ class AnswerStream:
     """The JSON objects in one response's body.
 
     Args:
-        response: The open response.
+        body: Its bytes, as they come.
         clock: Bounds each read.
         provider: Who answers.
         limit: The longest event or document, in bytes.
     """
 
-    def __init__(self, response: httpx2.Response, clock: Clock, provider: Provider, limit: int) -> None:
+    def __init__(self, body: AsyncIterator[bytes], clock: Clock, provider: Provider, limit: int) -> None:
         self.ended = False
         """Whether the end mark was read."""
-        self._chunks = response.aiter_bytes()
+        self._chunks = body
         self._clock = clock
         self._provider = provider
         self._limit = limit
@@ -238,8 +233,7 @@ class AnswerStream:
         return batch
 
     async def _read(self) -> bytes | None:
-        with transport_errors(self._provider):
-            chunk = await self._clock.wait(anext(self._chunks, None))
+        chunk = await self._clock.wait(anext(self._chunks, None))
         self._clock.answering = True
         return chunk
 
@@ -288,33 +282,6 @@ class AnswerStream:
             async with asyncio.timeout(_DRAIN):
                 while await self._read() is not None:
                     pass
-
-
-@contextlib.contextmanager
-def transport_errors(provider: Provider) -> Iterator[None]:
-    """Turn what the connection raises into `ModelUnavailable`, saying what to check."""
-    try:
-        yield
-    except (openai.APITimeoutError, httpx2.TimeoutException):
-        raise ModelUnavailable(f"No connection to {provider.host} in time. Check {provider.url_name}.") from None
-    except (openai.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as error:
-        raise ModelUnavailable(_reason(provider, error)) from None
-
-
-def _reason(provider: Provider, error: BaseException) -> str:
-    chain = list(causes_of(error))
-    for cause in chain:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"The certificate of {provider.host} is not trusted: {cause.verify_message}."
-        if isinstance(cause, socket.gaierror):
-            return f"There is no host {provider.host}: {cause.strerror}. Check {provider.url_name} and the network."
-        if isinstance(cause, ConnectionRefusedError):
-            return f"Nothing listens at {provider.host}. Start the model's server, or check {provider.url_name}."
-    if isinstance(error, httpx2.HTTPError) or any(isinstance(cause, httpx2.RemoteProtocolError) for cause in chain):
-        return f"{provider.host} closed the connection before its answer was complete."
-    return (
-        f"Cannot reach {provider.host}: {provider.masked(str(chain[-1]))}. Check {provider.url_name} and the network."
-    )
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from temporalio import activity
 from activities.catalogue import EMPTY, KEPT, Catalogue, current, tool_specs
 from activities.context.view import View, Views
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Run, Runtime, remember
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall, Run, remember
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.transcript import Transcript
 from loom_dsl.agent.context import Component, ComponentPriority, assemble, estimate_tokens, select_messages
 from loom_dsl.agent.definition import Agent, Limits, call_name
 from loom_dsl.agent.messages import INJECTED, PROJECT_CONTEXT
@@ -22,6 +23,8 @@ from loom_store.job_facts import last_key
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 from loom_store.transcript import NOTE
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
 
 LEAST_GAIN = 0.05
 """Share of the window that what is compressed has at least; less where compressing begins very early."""
@@ -42,11 +45,11 @@ class _New:
 class Assemble:
     """The activity ``loom.context.assemble``."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._transcript = runtime, transcript
+    def __init__(self, jobs: JobStore, transcript: Transcript, registry: ToolRegistry, mcp: Servers) -> None:
+        self._jobs, self._transcript, self._registry, self._mcp = jobs, transcript, registry, mcp
         self._stored: OrderedDict[Run, str] = OrderedDict()
         """By run: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
-        self._views = Views(runtime, transcript)
+        self._views = Views(jobs, transcript)
         self._sizes: dict[tuple[tuple[str, ...], bytes], int] = {}
         self._offered: OrderedDict[Run, bytes] = OrderedDict()
 
@@ -60,16 +63,16 @@ class Assemble:
             ``room``: the tokens that there are for it beside the task.
         """
         call = ActivityCall.of(envelope)
-        facts = await self._runtime.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         new = self._new_entries(call)
-        session = await self._runtime.conversation(call.job)
+        session = await self._jobs.conversation(call.job)
         known = await self._transcript.messages(session, call.arguments["entries"])
         project = next((text for text, _, role in reversed(known) if role == NOTE + PROJECT_CONTEXT), "")
         catalogue, more = await self._catalogue(call, facts.agent)
         system = system_message(facts.agent, facts, project, catalogue)
         end, name = call.arguments["entries"], digest(system)
         if new or call.batches or self._stored.get(call.run) != name:
-            end = await self._runtime.store.write(lambda tx: _append(tx, call, new, system))
+            end = await self._jobs.store.write(lambda tx: _append(tx, call, new, system))
             remember(self._stored, call.run, name)
         view = await self._views.of(call, end)
         fixed = estimate_tokens(system) + self._tool_tokens(facts.agent, catalogue)
@@ -107,17 +110,17 @@ class Assemble:
         """What MCP servers offer this turn, and its name for the turn's context, by which every later step goes."""
         if not any(map(is_mcp, agent.tools)):
             return EMPTY, {}
-        catalogue = await current(self._runtime.mcp, agent)
+        catalogue = await current(self._mcp, agent)
         text = catalogue.dump()
         if self._offered.get(call.run) != text:
-            await self._runtime.store.write(lambda tx: tx.put_blob(text))
+            await self._jobs.store.write(lambda tx: tx.put_blob(text))
             remember(self._offered, call.run, text)
         return catalogue, {KEPT: digest(text)}
 
     def _tool_tokens(self, agent: Agent, catalogue: Catalogue) -> int:
         key = agent.tools, catalogue.dump() if catalogue.tools else b""
         if key not in self._sizes:
-            specs = tool_specs(self._runtime.registry, self._runtime.mcp, agent, catalogue) if agent.tools else ""
+            specs = tool_specs(self._registry, self._mcp, agent, catalogue) if agent.tools else ""
             self._sizes[key] = estimate_tokens(specs)
         return self._sizes[key]
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.chat.client import chat_body
+from activities.chat.endpoints import Endpoints
+from activities.chat.reply import used
 from activities.context.view import MESSAGE_TOKENS, View, Views
 from activities.interceptor import telling
-from activities.model.call import used
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.transcript import Transcript
 from loom_dsl.agent import compression
 from loom_dsl.agent.context import cut_to, estimate_tokens
 from loom_dsl.agent.messages import NOT_COMPRESSED, SUMMARY
@@ -41,8 +42,8 @@ _NOTHING_LEFT = "There is nothing left to compress: the task alone is too long."
 class Compress:
     """The activity ``loom.context.compress``."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._views = runtime, Views(runtime, transcript)
+    def __init__(self, jobs: JobStore, transcript: Transcript, endpoints: Endpoints) -> None:
+        self._jobs, self._endpoints, self._views = jobs, endpoints, Views(jobs, transcript)
 
     @activity.defn(name="loom.context.compress")
     async def compress(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -60,36 +61,38 @@ class Compress:
             Aborted: The job has gone on without it, since this attempt was taken for lost.
         """
         call = ActivityCall.of(envelope)
-        facts = await self._runtime.facts(call.job)
-        stored = await self._runtime.store.write(lambda tx: _begin(tx, call))
+        facts = await self._jobs.facts(call.job)
+        stored = await self._jobs.store.write(lambda tx: _begin(tx, call))
         if stored is not None:
             return stored
         began = time.monotonic()
         view = await self._views.of(call, call.arguments["entries"])
-        notes = _Notes(self._runtime, facts, call, view)
+        notes = _Notes(self._jobs.secrets, self._endpoints, facts, call, view)
         try:
             async with asyncio.timeout(MAX_SECONDS):
                 since = await _compressed(view, notes)
         except TimeoutError:
             late = {"code": "timeout", "message": f"the summary was not written within {MAX_SECONDS:g} s"}
-            return await self._runtime.keep(lambda tx: _give_up(tx, call, {**late, **notes.used()}))
+            return await self._jobs.keep(lambda tx: _give_up(tx, call, {**late, **notes.used()}))
         except ModelError as error:
             if error.outage or error.halts or (error.retryable and not envelope.get("last")):
                 raise  # the machine says whether it is tried again
-            failed = {"code": error.code, "message": telling(error.message, self._runtime), **notes.used()}
-            return await self._runtime.keep(lambda tx: _give_up(tx, call, failed))
+            failed = {"code": error.code, "message": telling(error.message, self._jobs.secrets), **notes.used()}
+            return await self._jobs.keep(lambda tx: _give_up(tx, call, failed))
         if since < 0:
             raise ContextLengthExceeded(f"{call.arguments.get('why', '')} {_NOTHING_LEFT}".strip())
         text = _summary(view, notes, since)
         told = {"before": view.tokens, "after": _tokens_after(view, since, text), **notes.used()}
-        return await self._runtime.keep(lambda tx: _finish(tx, call, view, since, text, told, began))
+        return await self._jobs.keep(lambda tx: _finish(tx, call, view, since, text, told, began))
 
 
 class _Notes:
     """The notes that a model writes about a conversation, part by part."""
 
-    def __init__(self, runtime: Runtime, facts: JobFacts, call: ActivityCall, view: View) -> None:
-        self._runtime, self._facts, self._job = runtime, facts, call.job
+    def __init__(
+        self, secrets: Mapping[str, str], endpoints: Endpoints, facts: JobFacts, call: ActivityCall, view: View
+    ) -> None:
+        self._secrets, self._endpoints, self._model, self._job = secrets, endpoints, facts.agent.model, call.job
         window = facts.agent.limits.max_context_tokens
         # A model that has refused the conversation has a smaller window than the agent's file says.
         self._window = min(window, view.tokens) if call.arguments["overflow"] else window
@@ -156,16 +159,13 @@ class _Notes:
         return compression.cut_sections(sections, self._section)
 
     async def _ask(self, text: str) -> str:
-        model = self._facts.agent.model
-        endpoint, name = self._runtime.endpoint(model)
         system = {"role": "system", "content": compression.instructions(self._section)}
         messages = [json.dumps(one, ensure_ascii=False) for one in (system, {"role": "user", "content": text})]
-        body = chat_body(messages, model=name, tools_json=None, parameters={})
-        headers = {"x-loom-run": self._job}
-        reply = await endpoint.stream(body, on_text=_ignore, timeouts=self._runtime.timeouts, headers=headers)
-        told = used(model, reply, body)
+        body = self._endpoints.body(self._model, messages, parameters={})
+        reply = await self._endpoints.ask(self._model, body, job=self._job, on_text=_ignore)
+        told = used(self._model, reply, body)
         self._usage, self._cost = self._usage + Usage(**told["usage"]), self._cost + told["cost"]
-        return mask_known(reply.text, self._runtime.secrets)
+        return mask_known(reply.text, self._secrets)
 
 
 def _ignore(text: str) -> None:

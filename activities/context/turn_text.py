@@ -6,8 +6,8 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, Runtime
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobStore
 from loom_dsl.errors import UserError
 from loom_dsl.text.canonical import read_json_or_text
 from loom_dsl.text.redaction import mask_known
@@ -23,8 +23,8 @@ ROLES = ("user", "system")
 class TurnText:
     """Activities that read and extend the conversation."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._transcript = runtime, transcript
+    def __init__(self, jobs: JobStore) -> None:
+        self._jobs = jobs
 
     @activity.defn(name="loom.turn.read")
     async def read(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class TurnText:
         if not isinstance(count, int) or not 1 <= count <= MAX_MESSAGES:
             raise UserError(f"`last` is {count!r}; give a number from 1 to {MAX_MESSAGES}")
         end = call.arguments["entries"]
-        messages = await self._runtime.store.read(lambda tx: self._read(tx, call.session, max(0, end - count), end))
+        messages = await self._jobs.store.read(lambda tx: self._read(tx, call.session, max(0, end - count), end))
         return {"messages": messages}
 
     def _read(self, tx: Transaction, session: str, start: int, end: int) -> list[dict[str, Any]]:
@@ -55,10 +55,10 @@ class TurnText:
         return {"role": entry.head.get("role", ""), "text": self._masked(text), "calls": calls}
 
     def _masked(self, text: str) -> str:
-        return mask_known(text, self._runtime.secrets)[:MAX_TEXT]
+        return mask_known(text, self._jobs.secrets)[:MAX_TEXT]
 
     def _shown(self, value: Any) -> Any:
-        masked = mask_known(json.dumps(value, ensure_ascii=False), self._runtime.secrets)
+        masked = mask_known(json.dumps(value, ensure_ascii=False), self._jobs.secrets)
         return json.loads(masked) if len(masked) <= MAX_TEXT else masked[:MAX_TEXT]
 
     @activity.defn(name="loom.turn.add")
@@ -70,9 +70,9 @@ class TurnText:
             raise UserError(
                 f"a message has a `role` of {' or '.join(ROLES)} and a `text`; it has {role!r}, {text!r:.60}"
             )
-        content = mask_known(text, self._runtime.secrets)
+        content = mask_known(text, self._jobs.secrets)
         entry = NewEntry(kind="message", head={"role": role}, content=content, job=call.job, turn=call.turn)
-        end = await self._runtime.store.write(lambda tx: _append(tx, call, entry))
+        end = await self._jobs.store.write(lambda tx: _append(tx, call, entry))
         return {"entries": max(end, call.arguments["entries"])}
 
 

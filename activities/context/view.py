@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from activities.runtime import ActivityCall, Run, Runtime, remember
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall, Run, remember
+from activities.record.job_store import JobStore
+from activities.record.transcript import Transcript
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.messages import NOT_COMPRESSED, SUMMARY, legal_groups
 from loom_store.transaction import Transaction
@@ -143,8 +144,8 @@ class View:
 class Views:
     """Looks at sessions."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._transcript = runtime, transcript
+    def __init__(self, jobs: JobStore, transcript: Transcript) -> None:
+        self._jobs, self._transcript = jobs, transcript
         self._tasks: OrderedDict[Run, int] = OrderedDict()
 
     async def of(self, call: ActivityCall, end: int) -> View:
@@ -154,7 +155,7 @@ class Views:
             call: Of the job.
             end: Where its part of the session ends.
         """
-        session = await self._runtime.conversation(call.job)
+        session = await self._jobs.conversation(call.job)
         messages = await self._transcript.messages(session, end)
         summary = None
         at = next((seq for seq in range(end - 1, -1, -1) if messages[seq][2] == NOTE + SUMMARY), None)
@@ -171,13 +172,13 @@ class Views:
         at = next((seq for seq in after if messages[seq][2] == NOTE + NOT_COMPRESSED), None)
         if at is None:
             return False
-        head = await self._transcript.head(await self._runtime.conversation(call.job), at)
+        head = await self._transcript.head(await self._jobs.conversation(call.job), at)
         return bool(head["job"] == call.job and call.turn - head["turn"] <= PAUSE)
 
     async def _task(self, call: ActivityCall, end: int) -> int | None:
         """The entry that states this job's task; it stays in the context however long the session gets."""
         if call.run not in self._tasks:
-            found = await self._runtime.store.read(lambda tx: _task_entry(tx, call, end))
+            found = await self._jobs.store.read(lambda tx: _task_entry(tx, call, end))
             if found is None:  # it may still come
                 return None
             remember(self._tasks, call.run, found)

@@ -7,7 +7,8 @@ from temporalio import activity
 
 from activities.jobs.child import write_graph_down
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
 from loom_dsl.errors import GraphRefused
 from loom_dsl.graph.admission import admitted
 from loom_dsl.graph.plan import Plan, PlanText
@@ -18,8 +19,8 @@ from loom_store.transaction import Transaction
 class Admit:
     """The activity ``loom.graph.admit``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore) -> None:
+        self._jobs = jobs
 
     @activity.defn(name="loom.graph.admit")
     async def admit(self, envelope: dict[str, Any]) -> PlanText:
@@ -32,16 +33,16 @@ class Admit:
             GraphRefused: It is not valid, or it does what the node does not allow; lists every finding.
         """
         call = ActivityCall.of(envelope)
-        facts = await self._runtime.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         given = call.arguments
-        asked = {**given, "text": mask_known(given["text"], self._runtime.secrets)}
+        asked = {**given, "text": mask_known(given["text"], self._jobs.secrets)}
         try:
             plan = await asyncio.to_thread(admitted, facts.plan, asked, given["with"])
         except GraphRefused as error:
             told = {"t": "graph_refused", "n": call.turn, "node": call.at, "message": error.message}
-            await self._runtime.store.write(lambda tx: _tell(tx, call, "refused", told))
+            await self._jobs.store.write(lambda tx: _tell(tx, call, "refused", told))
             raise
-        await self._runtime.store.write(lambda tx: _write_down(tx, call, facts, plan))
+        await self._jobs.store.write(lambda tx: _write_down(tx, call, facts, plan))
         return PlanText(plan.text)
 
 

@@ -12,8 +12,9 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
-from activities.tool_calls.provenance import inherited
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.provenance import inherited
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.messages import PROJECT_CONTEXT, UNTRUSTED_TASK
 from loom_dsl.agent.provenance import task_note, words_in
@@ -32,8 +33,8 @@ LOST = "child_lost"
 class Child:
     """The activities ``loom.child.prepare``, ``loom.child.look`` and ``loom.child.discard``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore) -> None:
+        self._jobs = jobs
 
     @activity.defn(name="loom.child.prepare")
     async def prepare(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -47,23 +48,23 @@ class Child:
             JobExists: Another job has the child's id.
         """
         call = ActivityCall.of(envelope)
-        facts = await self._runtime.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         if name := call.arguments.get("graph"):
             part, given = facts.plan.child("", name), call.arguments["with"]
-            await self._runtime.store.write(lambda tx: write_graph_down(tx, call, facts, part, name))
+            await self._jobs.store.write(lambda tx: write_graph_down(tx, call, facts, part, name))
             return {"state": MachineState(input=given).to_json(), "plan": part.hash}
         plan = facts.plan.child(call.arguments["agent"])
         agent = Agent.from_plan_data(plan.agent)
-        task = mask_known(first_message(agent.name, call.arguments["with"]), self._runtime.secrets)
+        task = mask_known(first_message(agent.name, call.arguments["with"]), self._jobs.secrets)
         context = await asyncio.to_thread(project_context, facts.workdir)
-        state = await self._runtime.store.write(lambda tx: _write_down(tx, call, facts, plan, agent, task, context))
+        state = await self._jobs.store.write(lambda tx: _write_down(tx, call, facts, plan, agent, task, context))
         return {"state": state.to_json(), "plan": plan.hash}
 
     @activity.defn(name="loom.child.discard")
     async def discard(self, envelope: dict[str, Any]) -> None:
         """Write down that a child never began, if it was written down at all. One that has ended is left alone."""
         call = ActivityCall.of(envelope)
-        await self._runtime.store.write(lambda tx: _discard(tx, call))
+        await self._jobs.store.write(lambda tx: _discard(tx, call))
 
     @activity.defn(name="loom.child.look")
     async def look(self, envelope: dict[str, Any]) -> dict[str, Any]:

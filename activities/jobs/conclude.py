@@ -5,13 +5,11 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.model.usage import wasted_in
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Runtime
-from activities.tool_calls.effects import outcome_of
-from activities.tool_calls.node import reads_on
-from activities.tool_calls.outcomes import message_of
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import message_of, outcome_of
+from activities.record.transcript import Transcript, wasted_in
 from loom_dsl.agent.messages import CANCELLED, PERHAPS_TAKEN_BACK, TAKEN_BACK, WITHHELD, call_ids, close_orphans
 from loom_dsl.agent.run import MAX_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.agent.turn import TurnState
@@ -69,7 +67,7 @@ def _known(tx: Transaction, key: str, facts: JobFacts | None, secrets: Mapping[s
     if outcome["ok"] and (facts is None or facts.agent.hooks):
         # A hook may keep a result from the model, and it may not have been asked.
         return _cancelled(WITHHELD)
-    more = facts is not None and reads_on(facts, {})
+    more = facts is not None and facts.reads_on({})
     output = tx.get_blob(outcome["output"]) if outcome["ok"] else b""
     message, text = message_of(outcome, output, secrets, reads_on=more)
     return message, text, outcome["output"] if message.cut and more else ""
@@ -93,15 +91,15 @@ _LIMITS = {
 class Conclude:
     """Activities that end a turn and a job."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._transcript = runtime, transcript
+    def __init__(self, jobs: JobStore, transcript: Transcript) -> None:
+        self._jobs, self._transcript = jobs, transcript
 
     @activity.defn(name="loom.turn.feedback")
     async def feedback(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Append the tool messages in call order, in one transaction."""
         call = ActivityCall.of(envelope)
-        end, entries = await self._runtime.store.write(lambda tx: _append_results(tx, call))
-        session = await self._runtime.conversation(call.job)
+        end, entries = await self._jobs.store.write(lambda tx: _append_results(tx, call))
+        session = await self._jobs.conversation(call.job)
         for seq, entry in enumerate(entries, end - len(entries)):
             self._transcript.add(session, seq, dict(entry.head), entry.content)
         return {"entries": end}
@@ -111,13 +109,13 @@ class Conclude:
         """Settle what is open in the session, and say how the job went."""
         call = ActivityCall.of(envelope)
         try:
-            facts = await self._runtime.facts(call.job)
+            facts = await self._jobs.facts(call.job)
         except StoreLocked:
             raise
         except LoomError:  # a job must come to its end also where it could not go on
             facts = None
-        secrets = self._runtime.secrets
-        return await self._runtime.store.write(lambda tx: _conclude(tx, call, facts, secrets))
+        secrets = self._jobs.secrets
+        return await self._jobs.store.write(lambda tx: _conclude(tx, call, facts, secrets))
 
 
 def _append_results(tx: Transaction, call: ActivityCall) -> tuple[int, list[NewEntry]]:

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, create_mod
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.lifecycle.shutdown import refuse_to_begin
+from activities.lifecycle.shutdown import Stopping, refuse_to_begin
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, Runtime
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobStore
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.redaction import mask_known, redact
@@ -25,6 +26,7 @@ from loom_dsl.tools.arguments import ADVICE, check_arguments
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.schema import clean_schema
 from loom_tools.isolation.processes import LOADING_SECONDS
+from loom_tools.registry import ToolRegistry
 from loom_tools.running import Progress, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised
 
@@ -51,8 +53,8 @@ class _Signature:
 class Function:
     """The activity ``loom.function.call``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore, registry: ToolRegistry, stopping: Stopping) -> None:
+        self._jobs, self._registry, self._stopping = jobs, registry, stopping
 
     @activity.defn(name="loom.function.call")
     async def call(self, envelope: dict[str, Any]) -> Any:
@@ -77,16 +79,16 @@ class Function:
 
     async def _store_events(self, call: ActivityCall) -> None:
         if call.batches:
-            await self._runtime.store.write(lambda tx: store_events(tx, call))
+            await self._jobs.store.write(lambda tx: store_events(tx, call))
 
     async def _called(self, call: ActivityCall) -> Any:
         reference = call.arguments["function"]
-        function = self._runtime.registry.function(reference)
+        function = self._registry.function(reference)
         signature = _signature(function)
         keywords = _keywords(reference, signature, call.arguments["with"])
         stop, progress = threading.Event(), Progress(self._teller(call), MAX_PROGRESS)
         context = ToolContext(
-            working_dir=(await self._runtime.facts(call.job)).workdir,
+            working_dir=(await self._jobs.facts(call.job)).workdir,
             job=call.job,
             turn=call.turn,
             call_id=call.at,
@@ -95,9 +97,9 @@ class Function:
             cancelled=stop.is_set,
         )
         keywords |= dict.fromkeys(signature.context, context)
-        refuse_to_begin(self._runtime.stopping)
+        refuse_to_begin(self._stopping)
         try:
-            with self._runtime.stopping.telling(stop):
+            with self._stopping.telling(stop):
                 result = await self._in_time(function, keywords, Code((reference,)), call.arguments.get("timeout"))
         except TimeoutError:
             late = f"{reference} took longer than its timeout of {call.arguments['timeout']:g} s"
@@ -124,10 +126,10 @@ class Function:
         async def tell(text: str) -> None:
             nonlocal count
             count += 1
-            content = redact(text, self._runtime.secrets)
+            content = redact(text, self._jobs.secrets)
             event = {"t": "progress", "n": call.turn, "tool_call_id": call.at, "content": content}
             key = f"{call.turn}/{call.at}/progress/{attempt}/{count}"
-            await self._runtime.store.write(lambda tx: tx.append_events(call.job, key, [event]))
+            await self._jobs.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
         # A remote attempt after a local one is counted as a first one, too.
         attempt = f"~{call.attempt}" if activity.info().is_local else str(call.attempt)
@@ -137,7 +139,7 @@ class Function:
         """What a function raised, under the code that it gives itself; tried again unless it says not to."""
         code = getattr(error, "code", None)
         own = isinstance(code, str) and _CODE.fullmatch(code) is not None and code not in _ENGINES_OWN
-        text = redact(f"{reference}: {describe(error)}", self._runtime.secrets)[:MAX_MESSAGE]
+        text = redact(f"{reference}: {describe(error)}", self._jobs.secrets)[:MAX_MESSAGE]
         final = getattr(error, "retryable", True) is False
         return ApplicationError(text, type=code if own else FunctionFailed.code, non_retryable=final)
 
@@ -145,12 +147,12 @@ class Function:
         try:
             text = canonical_json(pydantic_core.to_jsonable_python(result))
         except Exception as error:
-            told = redact(describe(error), self._runtime.secrets)[:300]
+            told = redact(describe(error), self._jobs.secrets)[:300]
             raise UnreadableResult(
                 f"{reference} returned an object of the type {type(result).__name__}, which cannot be written as JSON "
                 f"({told}); return text, numbers, lists, dicts, dataclasses or pydantic models"
             ) from None
-        text = mask_known(text, self._runtime.secrets)
+        text = mask_known(text, self._jobs.secrets)
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > MAX_RESULT:
             raise ResultTooLarge(

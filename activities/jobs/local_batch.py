@@ -13,7 +13,8 @@ from typing import Any
 from temporalio import activity
 
 from activities.interceptor import is_final, telling
-from activities.runtime import Runtime
+from activities.lifecycle.attempts import Steps
+from activities.record.job_store import JobStore
 from loom_dsl.errors import LoomError, StepDied
 from loom_dsl.machine.commands import ActivityDone, ActivityFailed, Command, Input, Proceed, RunActivity, TurnEnded
 from loom_dsl.machine.interpreter import Machine
@@ -44,7 +45,8 @@ class LocalBatch:
     """The activity ``loom.local``.
 
     Args:
-        runtime: What its steps work with.
+        jobs: The jobs in the store.
+        steps: The notes of what begins and ends.
         handlers: The activities that run in it, by name.
         last_start: Seconds after which a stretch starts nothing more.
         max_seconds: Seconds after which it ends what still runs.
@@ -52,12 +54,13 @@ class LocalBatch:
 
     def __init__(
         self,
-        runtime: Runtime,
+        jobs: JobStore,
+        steps: Steps,
         handlers: Mapping[str, Handler],
         last_start: float = LAST_START,
         max_seconds: float = MAX_SECONDS,
     ) -> None:
-        self._runtime, self._handlers = runtime, handlers
+        self._jobs, self._steps, self._handlers = jobs, steps, handlers
         self._last_start, self._max_seconds = last_start, max_seconds
 
     @activity.defn(name="loom.local")
@@ -74,11 +77,11 @@ class LocalBatch:
         job = activity.info().workflow_id or ""
         state = MachineState.from_json(argument["state"])
         state.outbox.attached = argument["attached"]
-        machine = Machine((await self._runtime.facts(job)).plan, state, job)
+        machine = Machine((await self._jobs.facts(job)).plan, state, job)
         if argument["busy"]:
             machine.side_work["~"] = None
         # Nobody learns of an outcome before the stretch has ended, so what the stages write goes together.
-        async with self._runtime.store.together() as waiting:
+        async with self._jobs.store.together() as waiting:
             return await self._go_on(machine, [(name, given) for name, given in argument["begin"]], waiting)
 
     async def _go_on(self, machine: Machine, ready: list[Ready], waiting: Together) -> list[Outcome]:
@@ -96,7 +99,7 @@ class LocalBatch:
                 timeout = UNTOLD if told_soon else left
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 if not done and told_soon:
-                    await self._runtime.store.settle()
+                    await self._jobs.store.settle()
                     continue
                 if not done:
                     break
@@ -118,7 +121,7 @@ class LocalBatch:
         return outcomes + [[*_name(given), "slow"] for given in running.values()]
 
     async def _step(self, job: str, name: str, given: dict[str, Any]) -> Any:
-        return await self._runtime.steps.local(job, given, lambda: self._handlers[name](given))
+        return await self._steps.local(job, given, lambda: self._handlers[name](given))
 
     def _local(self, machine: Machine, command: Command) -> Ready | None:
         """Activity and argument of a command that belongs here."""
@@ -138,7 +141,7 @@ class LocalBatch:
         if isinstance(error, StepDied):
             return [*_name(given), "slow"]
         if isinstance(error, LoomError) and is_final(error) and not (error.halts or error.outage):
-            return [*_name(given), "failed", error.code, telling(error.message, self._runtime)]
+            return [*_name(given), "failed", error.code, telling(error.message, self._jobs.secrets)]
         return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import BEGIN, Runtime
+from activities.record.activity_call import BEGIN
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.messages import PROJECT_CONTEXT
 from loom_dsl.agent.provenance import words_in
@@ -22,6 +22,7 @@ from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.state import MachineState
 from loom_store.job_facts import MAX_TASK, Order, origin_of
 from loom_store.rows import NewEntry
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.workspace.project import project_context
 
@@ -29,8 +30,8 @@ from loom_tools.workspace.project import project_context
 class Firing:
     """The activity ``loom.job.begin``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @activity.defn(name=BEGIN)
     async def begin(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -44,9 +45,9 @@ class Firing:
             JobExists: Another job has the id.
         """
         job, digest = activity.info().workflow_id or "", envelope["with"]["order"]
-        order = await self._runtime.store.read(lambda tx: _read(tx, job, digest))
+        order = await self._store.read(lambda tx: _read(tx, job, digest))
         context = "" if order.task is None else await asyncio.to_thread(project_context, Path(order.workdir))
-        return await self._runtime.store.write(lambda tx: _begin(tx, job, order, context))
+        return await self._store.write(lambda tx: _begin(tx, job, order, context))
 
 
 def _read(tx: Transaction, job: str, digest: str) -> Order:

@@ -7,10 +7,10 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import received_at
-from activities.runtime import ActivityCall, Runtime
-from activities.tool_calls.approval_check import mark_of
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobStore
 from loom_dsl.approvals.decision import Decision
-from loom_dsl.approvals.signature import TOO_LATE, VERIFIED
+from loom_dsl.approvals.signature import TOO_LATE, VERIFIED, mark_of
 from loom_dsl.errors import ConfigurationError
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_tools.approver_keys import KEYS_VARIABLE, NO_LIBRARY, ApproverKeys, Verdict, has_library, judged
@@ -22,8 +22,8 @@ _CANNOT = "this worker cannot verify signatures: "
 class Signed:
     """The activity ``loom.approval.verify``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore, keys: ApproverKeys | None) -> None:
+        self._jobs, self._keys = jobs, keys
 
     @activity.defn(name="loom.approval.verify")
     async def verify(self, envelope: dict[str, Any]) -> dict[str, str]:
@@ -33,7 +33,7 @@ class Signed:
             WrongStore: The job is not one of this worker's; another one has its keys.
         """
         call = ActivityCall.of(envelope)
-        await self._runtime.check_job(call.job)
+        await self._jobs.conversation(call.job)
         came = call.arguments["came"]
         verdict, why = self._judged(call, came)
         name = call.arguments["signal"]
@@ -44,11 +44,11 @@ class Signed:
                 verdict, why = self._judged(call, min(sent, came))
         if verdict == VERIFIED:
             held = mark_of(Decision.model_validate(call.arguments["decision"]))
-            await self._runtime.store.write(lambda tx: tx.mark(call.job, "signed", held))
+            await self._jobs.store.write(lambda tx: tx.mark(call.job, "signed", held))
         return {"verdict": verdict, "message": why}
 
     def _judged(self, call: ActivityCall, moment: float) -> Verdict:
-        keys, given = self._runtime.approver_keys, call.arguments
+        keys, given = self._keys, call.arguments
         if keys is None:
             return "unverifiable", f"{_CANNOT}it was started without `--approver-keys`"
         if not has_library():

@@ -1,6 +1,5 @@
 """The activities that call a model.
 
-A turn's call (call), a graph's `llm` node (llm), the tool calls of an answer (tool_calls), and what lost attempts
-have used (usage). Imports `activities.chat`; imported by `activities.context`, `activities.tool_calls` and
-`activities.jobs`.
+A turn's call (call), a graph's `llm` node (llm), and the tool calls of an answer (tool_calls). Imports
+`activities.chat`; only the registration imports it.
 """

@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,22 +13,24 @@ from temporalio import activity
 
 from activities import catalogue as catalogues
 from activities.catalogue import KEPT, tool_specs
-from activities.chat.client import chat_body
-from activities.chat.provider import cost_microusd
-from activities.chat.reply import ModelReply
+from activities.chat.endpoints import Endpoints
+from activities.chat.reply import ModelReply, used
 from activities.model.tool_calls import kept_calls, traits
-from activities.model.usage import WASTED, lost_before, start_of, stream_of
 from activities.observe.events import store_events
 from activities.observe.turn_log import tell
-from activities.runtime import ActivityCall, JobFacts, Runtime
-from activities.transcript import MASKED, Transcript
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.transcript import MASKED, WASTED, Transcript
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.messages import render
 from loom_dsl.errors import Aborted, ModelProtocolError, StoreError
+from loom_dsl.observe.events import EventType
 from loom_dsl.text.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
 from loom_store.transcript import NOTE, PRIVATE
+from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
 
 DEEP = "the recursion is at depth %d, deeper than limits.alarm_depth; see `loom show %s --profile`"
 """The alarm, about the turn of this depth."""
@@ -38,10 +41,10 @@ DELTA_SECONDS = 0.05
 class Deltas:
     """Text on its way to watchers, in batches, without the secrets that are known, fenced by attempt."""
 
-    def __init__(self, runtime: Runtime, call: ActivityCall) -> None:
-        self._runtime, self._call, self._attempt = runtime, call, call.attempt
+    def __init__(self, jobs: JobStore, call: ActivityCall) -> None:
+        self._store, self._call, self._attempt = jobs.store, call, call.attempt
         self._pending: list[str] = []
-        self._masked = MaskedStream(runtime.secrets)
+        self._masked = MaskedStream(jobs.secrets)
         self._unsent = ""
         self._sequence = 0
         self._last = time.monotonic()
@@ -55,7 +58,7 @@ class Deltas:
         self._pending.append(text)
         if time.monotonic() - self._last >= DELTA_SECONDS:
             try:
-                if not await self._runtime.store.write(self.flush, durable=False):
+                if not await self._store.write(self.flush, durable=False):
                     raise Aborted("a newer attempt of this model call is running")
                 self._unsent = ""
             except StoreError as error:
@@ -76,15 +79,18 @@ class Deltas:
         if not self._unsent:
             return True
         self._sequence += 1
-        stream, unsent = stream_of(self._call), self._unsent
+        stream, unsent = _stream_of(self._call), self._unsent
         return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, unsent, turn=self._call.turn)
 
 
 class Model:
     """The activity ``loom.model.call``."""
 
-    def __init__(self, runtime: Runtime, transcript: Transcript) -> None:
-        self._runtime, self._transcript = runtime, transcript
+    def __init__(
+        self, jobs: JobStore, transcript: Transcript, endpoints: Endpoints, registry: ToolRegistry, mcp: Servers
+    ) -> None:
+        self._jobs, self._transcript, self._endpoints = jobs, transcript, endpoints
+        self._registry, self._mcp = registry, mcp
         self._tool_specs: dict[tuple[tuple[str, ...], str | None], str] = {}
 
     @activity.defn(name="loom.model.call")
@@ -96,14 +102,14 @@ class Model:
             order them. The text and the arguments stay in the store.
         """
         call = ActivityCall.of(envelope)
-        facts = await self._runtime.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         # Before the model is asked: what a store that cannot be written to would lose is not paid for. The disk is
         # waited for once, with the answer, which lies behind this in the same log.
         alarm = call.turn > (facts.agent.limits.alarm_depth or sys.maxsize)
         writing = asyncio.ensure_future(self._body(call, facts))  # while the store begins
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            stored, alarmed = await self._runtime.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
+            stored, alarmed = await self._jobs.store.write(lambda tx: _begin(tx, call, alarm=alarm), durable=False)
             if alarmed:
                 tell(call, DEEP, call.turn, call.job, level=logging.WARNING)
             if stored is not None:
@@ -111,48 +117,41 @@ class Model:
             body = await writing
         finally:
             writing.cancel()
-        deltas = Deltas(self._runtime, call)
+        deltas = Deltas(self._jobs, call)
         began = time.monotonic()
-        reply = await self._ask(call, facts, body, deltas)
+        reply = await self._endpoints.ask(facts.agent.model, body, job=call.job, on_text=deltas.add)
         took = round((time.monotonic() - began) * 1000)
-        head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._runtime.secrets)
-        warning, said = warning_of(reply), mask_known(reply.text, self._runtime.secrets)
-        end, kept, text = await self._runtime.keep(lambda tx: _finish(tx, call, head, said, deltas, warning, took))
-        self._transcript.add(await self._runtime.conversation(call.job), end - 1, kept, text)
+        head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._jobs.secrets)
+        warning, said = warning_of(reply), mask_known(reply.text, self._jobs.secrets)
+        end, kept, text = await self._jobs.keep(lambda tx: _finish(tx, call, head, said, deltas, warning, took))
+        self._transcript.add(await self._jobs.conversation(call.job), end - 1, kept, text)
         return await self._result(facts, end, kept)
-
-    async def _ask(self, call: ActivityCall, facts: JobFacts, body: bytes, deltas: Deltas) -> ModelReply:
-        endpoint, _ = self._runtime.endpoint(facts.agent.model)
-        headers = {"x-loom-run": call.job}
-        return await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
 
     async def _body(self, call: ActivityCall, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
-        system = (await self._runtime.store.content(context["system"])).decode()
-        session = await self._runtime.conversation(call.job)
+        system = (await self._jobs.store.content(context["system"])).decode()
+        session = await self._jobs.conversation(call.job)
         messages = await self._transcript.messages(session, call.arguments["entries"])
         texts = [render({"role": "system"}, system)] if system else []
         if (summary := context.get("summary")) is not None:
             texts.append(render({"role": "system"}, messages[summary][0]))
         for start, end in context["ranges"]:
             texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
-        _, name = self._runtime.endpoint(facts.agent.model)
-        return chat_body(
-            texts, model=name, tools_json=await self._specs(facts, context.get(KEPT)), parameters=facts.agent.parameters
-        )
+        specs, agent = await self._specs(facts, context.get(KEPT)), facts.agent
+        return self._endpoints.body(agent.model, texts, tools_json=specs, parameters=agent.parameters)
 
     async def _specs(self, facts: JobFacts, offered: str | None) -> str:
         key = facts.agent.tools, offered
         if key not in self._tool_specs:
-            catalogue = await catalogues.kept(self._runtime.store, offered)
-            self._tool_specs[key] = tool_specs(self._runtime.registry, self._runtime.mcp, facts.agent, catalogue)
+            catalogue = await catalogues.kept(self._jobs.store, offered)
+            self._tool_specs[key] = tool_specs(self._registry, self._mcp, facts.agent, catalogue)
         return self._tool_specs[key]
 
     async def _result(self, facts: JobFacts, end: int, head: dict[str, Any]) -> dict[str, Any]:
         kept = head[PRIVATE]
-        catalogue = await catalogues.kept(self._runtime.store, catalogues.catalogue_of(head))
-        tools = catalogues.tools_of(self._runtime.registry, self._runtime.mcp, facts.agent, catalogue)
-        calls = await traits(end - 1, head.get("tool_calls", ()), tools, self._runtime.secrets)
+        catalogue = await catalogues.kept(self._jobs.store, catalogues.catalogue_of(head))
+        tools = catalogues.tools_of(self._registry, self._mcp, facts.agent, catalogue)
+        calls = await traits(end - 1, head.get("tool_calls", ()), tools, self._jobs.secrets)
         return {"entries": end, "usage": kept["usage"], "cost": kept["cost"], "calls": calls}
 
 
@@ -164,7 +163,7 @@ def _begin(tx: Transaction, call: ActivityCall, *, alarm: bool) -> tuple[tuple[i
         if entry.key == call.key:
             return (entry.seq + 1, entry.head), False
     alarmed = alarm and _sound_alarm(tx, call)
-    tx.append_events(call.job, start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
+    tx.append_events(call.job, _start_of(call), [{"t": "llm_start", "n": call.turn, "at": round(time.time(), 3)}])
     return None, alarmed
 
 
@@ -189,27 +188,6 @@ def _head(
     if masked := [at for at, call in enumerate(reply.tool_calls) if call.arguments != kept[at]]:
         head[PRIVATE][MASKED] = masked
     return {**head, "tool_calls": calls} if calls else head
-
-
-def used(model: str, reply: ModelReply, body: bytes, calls: str = "") -> dict[str, Any]:
-    """What an answer used: ``usage`` in tokens, estimated where the provider told none, and ``cost``.
-
-    Args:
-        model: The model as the user names it.
-        reply: The answer.
-        body: The request.
-        calls: The answer's tool calls as JSON text.
-    """
-    usage = reply.usage
-    prompt, completion, cached = (
-        (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-        if usage
-        else (estimate_tokens(body.decode()), estimate_tokens(reply.text + calls), 0)
-    )
-    return {
-        "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached},
-        "cost": cost_microusd(model, reply.model, prompt, completion, cached),
-    }
 
 
 def warning_of(reply: ModelReply) -> dict[str, str] | None:
@@ -240,7 +218,7 @@ def _finish(
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
-    if lost := lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
+    if lost := _lost_before(tx, call, head[PRIVATE]["usage"]["prompt_tokens"]):
         head = {**head, PRIVATE: {**head[PRIVATE], WASTED: lost}}
     # Without calls, an API wants a text back, be it an empty one.
     content = text if text or "tool_calls" not in head else None
@@ -253,3 +231,37 @@ def _finish(
     more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
     tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])
     return end, stored.head, kept
+
+
+def _stream_of(call: ActivityCall) -> str:
+    """Name the stream of a model call's text."""
+    return f"{call.turn}/{call.at}"
+
+
+def _start_of(call: ActivityCall) -> str:
+    """Name the batch of events with which a model call begins."""
+    return f"{_stream_of(call)}/start"
+
+
+def _lost_before(tx: Transaction, call: ActivityCall, prompt_tokens: int) -> dict[str, int]:
+    """Estimate the tokens of the attempts before this one of which watchers have seen text; nothing where none was.
+
+    A lost attempt tells no usage: it has read what the kept one reads, and written at least what was seen.
+
+    Args:
+        tx: Of the store that has the text.
+        call: The kept attempt.
+        prompt_tokens: What the kept attempt has read.
+    """
+    if call.attempt == 1:
+        return {}
+    texts: dict[int, list[str]] = defaultdict(list)
+    after, stream = tx.append_events(call.job, _start_of(call), [])[0], _stream_of(call)
+    for _, event in tx.each_event(call.job, after):
+        if event.get("type") == EventType.LLM_DELTA and event["stream"] == stream:
+            texts[event["attempt"]].append(event["content"])
+    lost = ["".join(pieces) for attempt, pieces in texts.items() if attempt < call.attempt]
+    if not lost:
+        return {}
+    written = sum(estimate_tokens(text) for text in lost)
+    return {"prompt_tokens": prompt_tokens * len(lost), "completion_tokens": written}

@@ -6,10 +6,12 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.chat.client import chat_body
-from activities.model.call import Deltas, used, warning_of
+from activities.chat.endpoints import Endpoints
+from activities.chat.reply import used
+from activities.model.call import Deltas, warning_of
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, Runtime
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobStore
 from loom_dsl.errors import Aborted, ResultTooLarge
 from loom_dsl.text.redaction import redact
 from loom_store.transaction import Transaction
@@ -21,8 +23,8 @@ MAX_TEXT = 256 * 1024
 class Llm:
     """The activity ``loom.llm.call``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore, endpoints: Endpoints) -> None:
+        self._jobs, self._endpoints = jobs, endpoints
 
     @activity.defn(name="loom.llm.call")
     async def call(self, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -32,29 +34,27 @@ class Llm:
             ``text``, ``usage`` in tokens, and ``cost`` in millionths of a dollar.
         """
         call = ActivityCall.of(envelope)
-        stored = await self._runtime.store.read(lambda tx: _stored(tx, call))
+        stored = await self._jobs.store.read(lambda tx: _stored(tx, call))
         if stored is not None:
-            await self._runtime.store.write(lambda tx: store_events(tx, call))
+            await self._jobs.store.write(lambda tx: store_events(tx, call))
             return stored
         # The store writes in order, so what watchers are told of the beginning comes before the first text.
-        begun = asyncio.ensure_future(self._runtime.store.write(lambda tx: _begin(tx, call)))
+        begun = asyncio.ensure_future(self._jobs.store.write(lambda tx: _begin(tx, call)))
         try:
-            answer, warning = await self._ask(call, deltas := Deltas(self._runtime, call))
+            answer, warning = await self._ask(call, deltas := Deltas(self._jobs, call))
         finally:
             await begun
-        return await self._runtime.keep(lambda tx: _finish(tx, call, answer, warning, deltas))
+        return await self._jobs.keep(lambda tx: _finish(tx, call, answer, warning, deltas))
 
     async def _ask(self, call: ActivityCall, deltas: Deltas) -> tuple[dict[str, Any], dict[str, str] | None]:
         given = call.arguments
-        endpoint, name = self._runtime.endpoint(given["model"])
         messages = [{"role": "user", "content": str(given["prompt"])}]
         if given.get("system"):
             messages.insert(0, {"role": "system", "content": str(given["system"])})
         texts = [json.dumps(message, ensure_ascii=False) for message in messages]
-        body = chat_body(texts, model=name, tools_json=None, parameters=given.get("parameters") or {})
-        headers = {"x-loom-run": call.job}
-        reply = await endpoint.stream(body, on_text=deltas.add, timeouts=self._runtime.timeouts, headers=headers)
-        text = redact(reply.text, self._runtime.secrets)
+        body = self._endpoints.body(given["model"], texts, parameters=given.get("parameters") or {})
+        reply = await self._endpoints.ask(given["model"], body, job=call.job, on_text=deltas.add)
+        text = redact(reply.text, self._jobs.secrets)
         if len(text) > MAX_TEXT:
             raise ResultTooLarge(
                 f"the model's answer has {len(text)} characters, and a result may have {MAX_TEXT}; "

@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.catalogue import EXECUTE_MARGIN
 from activities.chat.reply import ToolCall
 from loom_dsl.agent.messages import unique_calls
 from loom_dsl.errors import ModelProtocolError, ToolError, ToolUnavailable
@@ -18,8 +19,6 @@ from loom_tools.user_code import Code, Raised, keys_of
 
 MAX_CALLS = 1_000
 """Calls in one answer: as many items as a map in a workflow takes."""
-EXECUTE_MARGIN = 10.0
-"""Seconds between a tool's own timeout and its activity's."""
 _MAX_NAME, _MAX_ID, _MAX_KEY = 64, 64, 200
 _MAX_LOG = 1_000
 _FAILED = "the concurrency key of the tool %s failed (%s); it waits for all others"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +11,9 @@ from temporalio import activity
 
 from activities.lifecycle.lease import AT_WORK, take_over
 from activities.lifecycle.process_identity import this_process
-from activities.runtime import ActivityCall, Runtime
+from activities.lifecycle.shutdown import Stopping
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobStore
 from activities.webhooks.notify import SECONDS, notify
 from activities.webhooks.outbox import write_webhooks
 from loom_dsl.approvals.decision import is_digest
@@ -20,6 +23,7 @@ from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.job_facts import arguments_of
 from loom_store.queries.effects import notice_key
 from loom_store.rows import ApprovalRow, Effect
+from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.background import BackgroundTasks
 
@@ -50,6 +54,14 @@ def store_events(tx: Transaction, call: ActivityCall) -> None:
                 _project(tx, call, event)
                 _audit(tx, call, event)
             write_webhooks(tx, call.job, new)
+
+
+async def begin(store: Store, envelope: Mapping[str, Any]) -> ActivityCall:
+    """Read the argument of an activity that writes nothing else at once, and store the events that came with it."""
+    call = ActivityCall.of(envelope)
+    if call.batches:
+        await store.write(lambda tx: store_events(tx, call))
+    return call
 
 
 def _append(tx: Transaction, job: str, sequence: int, events: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
@@ -243,8 +255,8 @@ def _begin_notice(tx: Transaction, call: ActivityCall, name: str, named: Any) ->
 class Observe:
     """Activities about events."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore, stopping: Stopping, on_approval: str) -> None:
+        self._jobs, self._stopping, self._on_approval = jobs, stopping, on_approval
         self._places = asyncio.Semaphore(MAX_NOTICES)
         self._telling = BackgroundTasks()
 
@@ -252,24 +264,24 @@ class Observe:
     async def flush(self, envelope: dict[str, Any]) -> None:
         """Store events that no other activity carries, outputs to keep, and with a graph's last events its result."""
         call = ActivityCall.of(envelope)
-        await self._runtime.store.write(lambda tx: _flush(tx, call))
+        await self._jobs.store.write(lambda tx: _flush(tx, call))
 
     @activity.defn(name="loom.approval.announce")
     async def announce(self, envelope: dict[str, Any]) -> None:
         """Store the request, then tell whoever is configured to hear of it: once, unless a worker dies meanwhile."""
         call = ActivityCall.of(envelope)
-        if not self._runtime.on_approval:
-            await self._runtime.store.write(lambda tx: store_events(tx, call))
+        if not self._on_approval:
+            await self._jobs.store.write(lambda tx: store_events(tx, call))
             return
         name = "notice_" + digest(f"{call.arguments['approval_id']}/{call.at}")[:32]
         asked = call.arguments["request"]
         named = asked.get("arguments") if isinstance(asked, dict) else None
-        effect, content = await self._runtime.store.write(lambda tx: _begin_notice(tx, call, name, named))
+        effect, content = await self._jobs.store.write(lambda tx: _begin_notice(tx, call, name, named))
         if effect.created:
             AT_WORK.add(effect.key)
         else:
             # The attempt that began it may be at work still: the server only lost sight of it.
-            effect = await take_over(self._runtime.store, effect, MAX_SECONDS)
+            effect = await take_over(self._jobs.store, effect, MAX_SECONDS)
         if effect.status != "pending":
             return
         notice = {"id": name, "job": call.job, "turn": call.turn, **call.arguments}
@@ -282,15 +294,15 @@ class Observe:
             await asyncio.shield(telling)
         except asyncio.CancelledError:
             details = activity.cancellation_details()
-            if self._runtime.stopping.over or (details is not None and details.worker_shutdown):
+            if self._stopping.over or (details is not None and details.worker_shutdown):
                 telling.cancel()  # else only the server lost sight of it, or the job ends: what was begun is finished
             raise
 
     async def _tell(self, key: str, name: str, notice: dict[str, Any]) -> None:
         try:
             async with self._places:
-                await notify(self._runtime.on_approval, notice, name)
-            await self._runtime.keep(lambda tx: tx.settle_effect(key, "settled"))
+                await notify(self._on_approval, notice, name)
+            await self._jobs.keep(lambda tx: tx.settle_effect(key, "settled"))
         finally:
             AT_WORK.discard(key)
 

@@ -11,7 +11,7 @@ from temporalio.common import MetricMeter
 from temporalio.runtime import PrometheusConfig, TelemetryConfig
 from temporalio.runtime import Runtime as Telemetry
 
-from activities.runtime import Runtime, offered
+from activities.record.job_store import JobStore
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.observe.metrics import (
     ASKED,
@@ -91,18 +91,18 @@ class Metrics:
         elif event["t"] == "approval_decided":
             self._counters[DECIDED].add(1, {"choice": choice_label(event.get("choice"))})
 
-    def measured(self, name: str, work: Work, runtime: Runtime) -> Work:
+    def measured(self, name: str, work: Work, jobs: JobStore) -> Work:
         """Give an activity that does another one's work, and counts it.
 
         Args:
             name: The activity's, one of `MEASURED`.
             work: What it does.
-            runtime: Knows what agents declare.
+            jobs: Knows what agents declare.
         """
-        inner = self._timed(STAGE_OF[name], work, runtime) if name in STAGE_OF else self._counted(work, runtime)
+        inner = self._timed(STAGE_OF[name], work, jobs) if name in STAGE_OF else self._counted(work, jobs)
         return activity.defn(name=name)(inner)
 
-    def _timed(self, stage: str, work: Work, runtime: Runtime) -> Work:
+    def _timed(self, stage: str, work: Work, jobs: JobStore) -> Work:
         async def timed(envelope: dict[str, Any]) -> Any:
             # A stretch is a local activity itself.
             carrier = "local" if activity.info().is_local else "remote"
@@ -117,17 +117,17 @@ class Metrics:
                 seconds = time.perf_counter() - started
                 self._seconds.record(seconds, {"stage": stage, "carrier": carrier, "outcome": outcome})
             if stage == "format":
-                tool = self._tools.bounded(await _tool_of(envelope, runtime))
+                tool = self._tools.bounded(await _tool_of(envelope, jobs))
                 self._counters[TOOL_CALLS].add(1, {"tool": tool, "status": result["status"]})
             return result
 
         return timed
 
-    def _counted(self, work: Work, runtime: Runtime) -> Work:
+    def _counted(self, work: Work, jobs: JobStore) -> Work:
         async def counted(envelope: dict[str, Any]) -> Any:
             result = await work(envelope)
             asked = envelope["with"].get("model")  # of a graph's node; an agent's is in its file
-            model = asked or (await runtime.facts(activity.info().workflow_id or "")).agent.model
+            model = asked or (await jobs.facts(activity.info().workflow_id or "")).agent.model
             self._used(self._models.bounded(str(model)), result)
             return result
 
@@ -141,10 +141,10 @@ class Metrics:
             self._counters[COST].add(result["cost"], {"model": model})
 
 
-async def _tool_of(envelope: Mapping[str, Any], runtime: Runtime) -> str:
+async def _tool_of(envelope: Mapping[str, Any], jobs: JobStore) -> str:
     item = envelope["with"]["call"]
     try:
-        facts = await runtime.facts(activity.info().workflow_id or "")
+        facts = await jobs.facts(activity.info().workflow_id or "")
     except LoomError:
         return UNKNOWN
-    return tool_label(item["name"], offered(facts, item))
+    return tool_label(item["name"], facts.offered(item))

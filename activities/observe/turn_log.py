@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import ActivityCall, Run, remember
+from activities.record.activity_call import ActivityCall, Run, remember
 from loom_dsl.errors import LoomError
 
 LOG = logging.getLogger("loom.agent")

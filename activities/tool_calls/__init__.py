@@ -2,6 +2,6 @@
 
 What a call names (call_reader), how it is judged (call_policy) under the layers of policy (policy_layers), what an
 approver is shown (approval_request) and whether it was approved (approval_check), the execution under the effect
-ledger (execute, effects), hooks, and the calls that nodes of graphs make. Imports `activities.model`; imported by
-`activities.jobs` and the registration.
+ledger (execute) and taking it back (undo), hooks, and the calls that nodes of graphs make. Only the registration
+imports it.
 """

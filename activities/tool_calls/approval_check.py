@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts
-from loom_dsl.approvals.decision import Decision
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import ApprovalUnwritten, PermissionDenied
 from loom_dsl.permissions.remembered import UNTRUSTED, Remembered
-from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.approvals import KeptRule
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -139,11 +138,6 @@ async def check_approved(
         if time.monotonic() > until:
             raise ApprovalUnwritten("the approval of this call is not written down")
         await asyncio.sleep(_EVERY)
-
-
-def mark_of(decision: Decision) -> str:
-    """What is kept of a decision whose signature held."""
-    return canonical_json([decision.approval_id, decision.choice, decision.by])
 
 
 async def _check_signed(store: Store, call: ActivityCall, policy: Approvals, rows: list[dict[str, Any]]) -> None:

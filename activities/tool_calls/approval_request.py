@@ -7,7 +7,8 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
 from activities.tool_calls.call_policy import CallPolicy
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import LoomError
@@ -81,11 +82,11 @@ class ApprovalRequest:
 
 
 async def request_of(
-    means: CallMeans, judge: CallPolicy, call: ActivityCall, facts: JobFacts, asked: ApprovalRequest
+    jobs: JobStore, judge: CallPolicy, call: ActivityCall, facts: JobFacts, asked: ApprovalRequest
 ) -> dict[str, Any]:
     """Write the request, with its contents in the store."""
     tool, arguments, verdict = asked.tool, asked.arguments, asked.verdict
-    text, secrets = canonical_json(arguments), means.secrets
+    text, secrets = canonical_json(arguments), jobs.secrets
     traits = await run_in_thread_if_large(arguments, judge.traits, call, facts, tool, arguments)
     summary = await summary_of(tool, arguments, secrets) or f"{tool.name}({text})"
     request: dict[str, Any] = {
@@ -112,7 +113,7 @@ async def request_of(
     if preview := await preview_of(tool, arguments, facts.workdir, call):
         kept["preview"] = redact(preview, secrets).encode()
         request |= {"state": preview.state} if preview.state else {}
-    store = means.store
+    store = jobs.store
     return request | await store.write(lambda tx: {name: tx.put_blob(kept[name]) for name in kept})
 
 

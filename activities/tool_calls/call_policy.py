@@ -3,14 +3,15 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from activities.catalogue import changed
-from activities.runtime import ActivityCall, CallMeans, JobFacts, offered
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.provenance import Provenance
+from activities.record.transcript import Transcript
 from activities.tool_calls.approval_check import check_approved, kept_rules, remembered_here
 from activities.tool_calls.policy_layers import PolicyLayers
-from activities.tool_calls.provenance import Provenance
-from activities.transcript import Transcript
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.permissions.combine import approvals_for
 from loom_dsl.permissions.decide import Verdict, decide, layers_around
@@ -20,6 +21,7 @@ from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.risk import reaches
 from loom_dsl.tools.tool import Arguments, Tool
+from loom_tools.registry import ToolRegistry
 from loom_tools.running import check_call, run_in_thread_if_large
 from loom_tools.shell_reader import read_command
 from loom_tools.user_code import Code, as_nothing
@@ -35,21 +37,15 @@ class _Question(NamedTuple):
     signed: bool
 
 
-class PolicyMeans(CallMeans, Protocol):
-    """What of a worker it takes to judge a call."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Names the deployment's policy."""
-
-
 class CallPolicy:
     """Judges calls, and says who decides about those that somebody is asked about."""
 
-    def __init__(self, means: PolicyMeans, transcript: Transcript) -> None:
-        self._means = means
-        self._layers = PolicyLayers(means.registry, means.environment)
-        self._provenance = Provenance(means, transcript, self._layers.trusted, self._layers.roles)
+    def __init__(
+        self, jobs: JobStore, transcript: Transcript, registry: ToolRegistry, environment: Mapping[str, str]
+    ) -> None:
+        self._jobs, self._registry = jobs, registry
+        self._layers = PolicyLayers(registry, environment)
+        self._provenance = Provenance(jobs, transcript, registry, self._layers.trusted, self._layers.roles)
 
     @property
     def roles(self) -> Roles:
@@ -78,7 +74,7 @@ class CallPolicy:
         """
         if tool.check is not None:
             await check_call(tool.check, arguments, Code.of(tool, "check", as_nothing))
-        store = self._means.store
+        store = self._jobs.store
         traits = await run_in_thread_if_large(arguments, self.traits, call, facts, tool, arguments)
         await self._layers.learn(store, call, facts.workdir)
         around = self._layers.around(call.latest, facts.workdir)
@@ -107,7 +103,7 @@ class CallPolicy:
             changed: Whether its server describes the tool otherwise than before.
             recorded: An approval counts only as the store has it.
         """
-        store, (call, facts, policy, signed) = self._means.store, question
+        store, (call, facts, policy, signed) = self._jobs.store, question
         remembered = [] if changed else await remembered_here(store, call, policy, signed=signed)
         verdict = await judge(remembered=remembered)
         if verdict.decision != "ask":
@@ -133,14 +129,14 @@ class CallPolicy:
         """What the policy looks at."""
         workspace = Workspace(facts.workdir)
         item = call.arguments["call"]
-        reference = offered(facts, item).get(item["name"], item["name"])  # `mcp__server__*` names many tools
+        reference = facts.offered(item).get(item["name"], item["name"])  # `mcp__server__*` names many tools
         found = traits_of(
             tool,
             arguments,
-            builtin=self._means.registry.is_builtin(reference),
+            builtin=self._registry.is_builtin(reference),
             working_dir=str(facts.workdir),
             real_path=workspace.real_path,
             reference=reference if ":" in reference else "",
             read_command=read_command,
         )
-        return replace(found, digest=digest(mask_known(canonical_json(arguments), self._means.secrets)))
+        return replace(found, digest=digest(mask_known(canonical_json(arguments), self._jobs.secrets)))

@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from activities.catalogue import tool_of_call
-from activities.runtime import ActivityCall, CallMeans, Item, JobFacts, is_node_call, offered, this_run
+from activities.record.activity_call import ActivityCall, Item, is_node_call, this_run
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.transcript import MASKED, Transcript
 from activities.tool_calls.node import inline_arguments
-from activities.transcript import MASKED, Transcript
 from loom_dsl.errors import ToolNotFound, ToolUnavailable
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.wording import suggest
@@ -17,23 +18,16 @@ from loom_dsl.tools.mcp import is_mcp
 from loom_dsl.tools.tool import Arguments, Tool, validate_arguments
 from loom_store.transcript import PRIVATE
 from loom_tools.mcp.servers import Servers
+from loom_tools.registry import ToolRegistry
 from loom_tools.running import ANSWER_SECONDS, describe, in_time, run_function, runs_apart
 from loom_tools.user_code import GUARD, Code, Raised, as_truth
-
-
-class ReaderMeans(CallMeans, Protocol):
-    """What of a worker it takes to read a call."""
-
-    @property
-    def mcp(self) -> Servers:
-        """The MCP servers that this worker knows."""
 
 
 class CallReader:
     """Finds what a call names: its tool, and its arguments as they were sent or approved."""
 
-    def __init__(self, means: ReaderMeans, transcript: Transcript) -> None:
-        self._means, self._transcript = means, transcript
+    def __init__(self, jobs: JobStore, transcript: Transcript, registry: ToolRegistry, mcp: Servers) -> None:
+        self._jobs, self._transcript, self._registry, self._mcp = jobs, transcript, registry, mcp
         self._asked: dict[str, asyncio.Task[bool]] = {}
         """By reference: the questions under way. One that hangs is not asked again and again, each in a thread."""
 
@@ -45,14 +39,14 @@ class CallReader:
             ToolUnavailable: It cannot be used now.
             MissingTools: The agent has it, and this worker does not.
         """
-        name, known = item["name"], offered(facts, item)
+        name, known = item["name"], facts.offered(item)
         if is_mcp(name) and (name in known or not is_node_call(item)):
             if is_node_call(item):
-                return await self._means.mcp.found(name)
-            session = await self._means.conversation(this_run()[0])
-            return await tool_of_call(self._means.store, self._means.mcp, self._transcript, session, item)
+                return await self._mcp.found(name)
+            session = await self._jobs.conversation(this_run()[0])
+            return await tool_of_call(self._jobs.store, self._mcp, self._transcript, session, item)
         if name in known:
-            tool = self._means.registry.resolve(known[name])
+            tool = self._registry.resolve(known[name])
             if tool.is_available is not None:
                 await self._check_available(known[name], tool, tool.is_available)
             return tool
@@ -87,7 +81,7 @@ class CallReader:
         """What the model sent as arguments of this call."""
         item = call.arguments["call"]
         if is_node_call(item):
-            return inline_arguments(item, self._means.secrets)
+            return inline_arguments(item, self._jobs.secrets)
         head = await self._head(call)
         raw: str = head["tool_calls"][item["i"]]["function"]["arguments"]
         return raw
@@ -102,20 +96,20 @@ class CallReader:
         """Whether secrets were masked in what the caller sent as arguments."""
         item = call.arguments["call"]
         if is_node_call(item):
-            return inline_arguments(item, self._means.secrets) != canonical_json(item["arguments"])
+            return inline_arguments(item, self._jobs.secrets) != canonical_json(item["arguments"])
         return item["i"] in (await self._head(call)).get(PRIVATE, {}).get(MASKED, ())
 
     async def arguments(self, call: ActivityCall, tool: Tool) -> Arguments:
         """The validated arguments: those that were approved, where somebody was asked."""
         name = call.arguments.get("arguments")
         if name:
-            text = await self._means.store.read(lambda tx: tx.get_blob(name))
+            text = await self._jobs.store.read(lambda tx: tx.get_blob(name))
             value: Arguments = json.loads(text)
             return value
         return validate_arguments(tool, await self.raw_arguments(call))
 
     async def _head(self, call: ActivityCall) -> dict[str, Any]:
-        return await self._transcript.head(await self._means.conversation(call.job), call.arguments["call"]["e"])
+        return await self._transcript.head(await self._jobs.conversation(call.job), call.arguments["call"]["e"])
 
 
 def answered(shared: dict[str, "asyncio.Task[bool]"], reference: str, asking: "asyncio.Task[bool]") -> None:

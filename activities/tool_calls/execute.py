@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -18,14 +18,14 @@ from activities.lifecycle.lease import AT_WORK, HELD_SECONDS, let_go, never_bega
 from activities.lifecycle.process_identity import this_process
 from activities.lifecycle.shutdown import STOPPED, Stopping, refuse_to_begin, set_fate
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, CallMeans, JobFacts, Run
+from activities.record.activity_call import ActivityCall, Run
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import NEVER_BEGAN, ask_tool, effect_key, given_of, is_told, outcome_of, status_of
+from activities.record.transcript import images_of, put_images
 from activities.tool_calls.call_policy import CallPolicy
 from activities.tool_calls.call_reader import CallReader
-from activities.tool_calls.effects import NEVER_BEGAN, ask_tool, effect_key, given_of, outcome_of, status_of
 from activities.tool_calls.hooks import Hooks, hooked
-from activities.tool_calls.outcomes import is_told
-from activities.tool_calls.services import Lender, secrets_of, services_of
-from activities.transcript import images_of, put_images
+from activities.tool_calls.services import Lender
 from loom_dsl.errors import (
     Aborted,
     LoomError,
@@ -52,7 +52,6 @@ from loom_tools.user_code import Code, Raised
 
 
 UNKNOWN = "its outcome will be unknown"
-Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,28 +202,27 @@ LEAST_HELD = 4
 """Characters of a secret's beginning at the end of what a tool tells that are held back."""
 
 
-def progress_of(store: Store, secrets: Mapping[str, str], call: ActivityCall, numbers: Iterator[int]) -> Progress:
+def progress_of(jobs: JobStore, call: ActivityCall, numbers: Iterator[int]) -> Progress:
     """Give what a call's function tells by.
 
     Args:
-        store: Keeps what it tells.
-        secrets: Masked in it.
+        jobs: Keeps what it tells, without secrets.
         call: The call.
         numbers: Tell apart what is told.
     """
     item, attempt = call.arguments["call"], activity.info().attempt
-    stream = MaskedStream(secrets, LEAST_HELD)
+    stream = MaskedStream(jobs.secrets, LEAST_HELD)
 
     async def tell(text: str) -> None:
         # What may be the beginning of a secret goes with the next text, or with none.
-        content = masked_message(stream.feed(text), secrets)[:MAX_PROGRESS]
+        content = masked_message(stream.feed(text), jobs.secrets)[:MAX_PROGRESS]
         if not content and text:
             return
         event = {"t": "progress", "n": call.turn, "tool_call_id": item["id"], "content": content}
         key = f"{call.turn}/{call.at}/progress/{attempt}/{next(numbers)}"
         # The tool's work does not depend on who hears of it.
         with contextlib.suppress(StoreError):
-            await store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
+            await jobs.store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
 
     return Progress(tell, MAX_MESSAGE + OVERLAP)
 
@@ -238,26 +236,17 @@ MAX_SUMMARY = 300
 """Characters of what the ledger says of a call."""
 
 
-class ExecuteMeans(CallMeans, Lender, Protocol):
-    """What of a worker it takes to run a tool."""
-
-    @property
-    def stopping(self) -> Stopping:
-        """How the worker stops."""
-
-    async def keep(self, work: Callable[[Transaction], Kept], *, durable: bool = True) -> Kept:
-        """Write down what cannot be found out again, however long the store fails."""
-
-
 class Execute:
     """The activity ``loom.tool.execute``."""
 
-    def __init__(self, means: ExecuteMeans, reader: CallReader, policy: CallPolicy) -> None:
-        self._means, self._reader, self._policy = means, reader, policy
+    def __init__(
+        self, jobs: JobStore, reader: CallReader, policy: CallPolicy, hooks: Hooks, lender: Lender, stopping: Stopping
+    ) -> None:
+        self._jobs, self._reader, self._policy, self._hooks = jobs, reader, policy, hooks
+        self._lender, self._stopping = lender, stopping
         self._running: dict[tuple[Run, str], Running] = {}
-        self._hooks = Hooks(means, reader)
-        self._readable = partial(masked_output, secrets=means.secrets)
-        self._masked = partial(masked_message, secrets=means.secrets)
+        self._readable = partial(masked_output, secrets=jobs.secrets)
+        self._masked = partial(masked_message, secrets=jobs.secrets)
         self._background = BackgroundTasks()
         self._told = itertools.count()
 
@@ -266,7 +255,7 @@ class Execute:
     async def execute(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Run the tool once. Every failure of a tool is a result, not a failure of the activity."""
         call = ActivityCall.of(envelope)
-        facts = await self._means.facts(call.job)
+        facts = await self._jobs.facts(call.job)
         started = time.monotonic()
         try:
             run = await self._prepare(call, facts)
@@ -274,13 +263,13 @@ class Execute:
             if not is_told(error):
                 raise
             # An attempt before this one may have been let through: what it did counts, not what would be said now.
-            told = await self._means.store.write(lambda tx: outcome_of(tx, effect_key(call)))
+            told = await self._jobs.store.write(lambda tx: outcome_of(tx, effect_key(call)))
             return told or {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
         try:
             silent = run.tool.quick and not run.is_kept and not call.batches
             if not silent and run.place not in self._running:
-                refuse_to_begin(self._means.stopping)
-            effect = None if silent else await self._means.store.write(lambda tx: self._begin(tx, run))
+                refuse_to_begin(self._stopping)
+            effect = None if silent else await self._jobs.store.write(lambda tx: self._begin(tx, run))
             if effect is not None and not effect.created and run.place not in self._running:
                 return await self._earlier(run, effect)
             given = await self._kept(run, await self._run(run))
@@ -300,8 +289,8 @@ class Execute:
         verdict = await self._policy.verdict(call, facts, tool, arguments, recorded=True)
         if verdict.decision != "allow":
             raise PermissionDenied(verdict.reason)
-        secrets = secrets_of(self._means.allowed, facts, tool, arguments, call.arguments["call"])
-        states = await approved_states(self._means.store, call, tool, arguments)
+        secrets = self._lender.secrets(facts, tool, arguments, call.arguments["call"])
+        states = await approved_states(self._jobs.store, call, tool, arguments)
         return Attempt(call, facts, tool, arguments, effect_key(call), secrets, states=states)
 
     def _begin(self, tx: Transaction, run: Attempt) -> Effect | None:
@@ -338,10 +327,10 @@ class Execute:
         It may be at work still, in a worker that the server lost sight of: then its end is waited for. Where it never
         called the tool, this one does.
         """
-        epoch = await self._means.store.read(lambda tx: tx.epoch_began())
+        epoch = await self._jobs.store.read(lambda tx: tx.epoch_began())
         can_tell = run.tool.idempotent or run.tool.reconcile is not None or never_began(effect, epoch)
         wait, seconds = take_over if can_tell else let_go, run.tool.timeout + LEFT_ALONE
-        effect = await wait(self._means.store, effect, seconds)
+        effect = await wait(self._jobs.store, effect, seconds)
         if effect.status == "pending" and can_tell:
             try:
                 if (output := await self._taken_over(run, never_began(effect, epoch))) is not None:
@@ -350,7 +339,7 @@ class Execute:
                 if run.place not in self._running:
                     AT_WORK.discard(run.key)
         # Asked again: an attempt that was taken for lost may have settled it meanwhile.
-        told = await self._means.store.write(lambda tx: outcome_of(tx, run.key))
+        told = await self._jobs.store.write(lambda tx: outcome_of(tx, run.key))
         return told or {"ok": False, "code": Aborted.code, "message": NEVER_BEGAN}
 
     async def _taken_over(self, run: Attempt, unbegun: bool) -> str | None:
@@ -362,12 +351,14 @@ class Execute:
             return await self._run(run)
         if run.tool.reconcile is None:
             return None
-        context = run.context(self._services(run), threading.Event(), self._progress(run))
+        context = run.context(
+            self._lender.services(run.call, run.facts), threading.Event(), progress_of(self._jobs, run.call, self._told)
+        )
         set_fate("the tool will be asked again what became of it")
         asking = asyncio.ensure_future(ask_tool(run.tool, {**run.arguments, **run.secrets}, context))
-        self._background.start(renew(self._means.store, run.key, asking))
+        self._background.start(renew(self._jobs.store, run.key, asking))
         found = await asking
-        await self._means.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
+        await self._jobs.keep(lambda tx: tx.reconcile_effect(run.key, found.outcome))
         if found.outcome == "unknown":
             return None
         return await self._read(run, found.result) if found.outcome == "happened" else await self._run(run)
@@ -394,7 +385,7 @@ class Execute:
             raise
         except Raised as raised:
             error = raised.error
-            if isinstance(error, Aborted) and tool.idempotent and self._means.stopping.warned:
+            if isinstance(error, Aborted) and tool.idempotent and self._stopping.warned:
                 self._drop(run.place)
                 raise ApplicationError("the worker was stopped while this ran", type=STOPPED) from None
             told = error if isinstance(error, LoomError) else ToolError(describe(error))
@@ -407,9 +398,9 @@ class Execute:
         return await self._readable(text_of(result))
 
     def _start(self, run: Attempt) -> Running:
-        running = Running(threading.Event(), self._progress(run))
+        running = Running(threading.Event(), progress_of(self._jobs, run.call, self._told))
         tool, code = run.tool, Code.of(run.tool)
-        context = run.context(self._services(run), running.stop, running.progress)
+        context = run.context(self._lender.services(run.call, run.facts), running.stop, running.progress)
         keywords = tool.bind(run.arguments, context, run.secrets)
         once = partial(run_function, tool.function, keywords, is_async=tool.is_async, code=code, seconds=tool.timeout)
         seconds = tool.timeout + (LOADING_SECONDS if runs_apart(code) else 0.0)
@@ -433,11 +424,11 @@ class Execute:
         """
         retry = run.tool.retry
         if run.is_kept:
-            if not await self._means.keep(lambda tx: tx.start_effect(run.key, this_process()), durable=False):
+            if not await self._jobs.keep(lambda tx: tx.start_effect(run.key, this_process()), durable=False):
                 raise ApplicationError("another worker has taken this call over", type=STOPPED)
-            self._background.start(renew(self._means.store, run.key, running.task))
+            self._background.start(renew(self._jobs.store, run.key, running.task))
         running.called = True
-        with self._means.stopping.telling(running.stop):
+        with self._stopping.telling(running.stop):
             try:
                 async with asyncio.timeout(seconds):
                     return await (run_again(once, retry, running.progress) if retry else once())
@@ -462,7 +453,7 @@ class Execute:
         """
         details = activity.cancellation_details()
         aborted = details is not None and details.cancel_requested
-        if not (aborted or self._means.stopping.over or (details is not None and details.worker_shutdown)):
+        if not (aborted or self._stopping.over or (details is not None and details.worker_shutdown)):
             self._background.start(self._settled_unheard(run, running))
             return
         running.end()
@@ -491,7 +482,7 @@ class Execute:
 
     async def _kept(self, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
         if run.tool.quick and not (run.is_kept or run.images or run.left):
-            name = await self._means.store.put_later(output.encode("utf-8", "replace"))
+            name = await self._jobs.store.put_later(output.encode("utf-8", "replace"))
             await self._told_all(run)
             self._drop(run.place)
             return given_of(name, [])
@@ -506,10 +497,10 @@ class Execute:
 
         Until others see it, the call's outcome is unknown if this process dies; what may wait comes after that.
         """
-        given = await self._means.keep(work, durable=durable and not run.is_kept)
+        given = await self._jobs.keep(work, durable=durable and not run.is_kept)
         await self._told_all(run)
         if run.is_kept:
-            await self._means.keep(lambda tx: tx.release_effect(run.key))
+            await self._jobs.keep(lambda tx: tx.release_effect(run.key))
         return given
 
     async def _told_all(self, run: Attempt) -> None:
@@ -532,12 +523,6 @@ class Execute:
             tx.list_effect(
                 Effect(key=run.key, status=status, begun_at=begun_at, idempotent=True, **self._described(run), **ended)
             )
-
-    def _progress(self, run: Attempt) -> Progress:
-        return progress_of(self._means.store, self._means.secrets, run.call, self._told)
-
-    def _services(self, run: Attempt) -> ToolServices:
-        return services_of(self._means, run.call, run.facts)
 
 
 def _may_have_been_forgotten(tx: Transaction, run: Attempt) -> bool:

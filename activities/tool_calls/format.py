@@ -6,13 +6,12 @@ from typing import Any
 from temporalio import activity
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, CallMeans, is_node_call
-from activities.tool_calls.call_reader import CallReader
-from activities.tool_calls.effects import effect_key, outcome_of
+from activities.record.activity_call import ActivityCall, is_node_call
+from activities.record.job_store import JobStore
+from activities.record.outcomes import effect_key, failed, message_of, outcome_of
+from activities.record.provenance import comes_from_outside, mark_untrusted
 from activities.tool_calls.hooks import Hooks, hooked
-from activities.tool_calls.node import for_graph, reads_on
-from activities.tool_calls.outcomes import failed, message_of
-from activities.tool_calls.provenance import comes_from_outside, mark_untrusted
+from activities.tool_calls.node import for_graph
 from loom_dsl.agent.messages import KEPT_BACK
 from loom_dsl.agent.provenance import is_untrusted
 from loom_dsl.errors import (
@@ -27,6 +26,7 @@ from loom_dsl.errors import (
 from loom_dsl.text.canonical import digest
 from loom_dsl.text.redaction import redact
 from loom_store.transaction import Transaction
+from loom_tools.registry import ToolRegistry
 
 NO_END = frozenset({
     *(error.code for error in (ToolTimeout, StoreError, StoreLocked, StoreReadOnly, BlobMissing)),
@@ -41,9 +41,8 @@ NOT_ASKED = f"{KEPT_BACK}the hook that looks at results was not asked"
 class Format:
     """The activity ``loom.tool.format``."""
 
-    def __init__(self, means: CallMeans, reader: CallReader) -> None:
-        self._means = means
-        self._hooks = Hooks(means, reader)
+    def __init__(self, jobs: JobStore, registry: ToolRegistry, hooks: Hooks) -> None:
+        self._jobs, self._registry, self._hooks = jobs, registry, hooks
 
     @activity.defn(name="loom.tool.format")
     @hooked("format")
@@ -53,25 +52,25 @@ class Format:
         item = call.arguments["call"]
         more, outside, looked_at = False, is_untrusted(item["name"]), True
         with contextlib.suppress(LoomError):  # which a stage before this one has told: the tool gave nothing
-            facts = await self._means.facts(call.job)
+            facts = await self._jobs.facts(call.job)
             looked_at = "after_execute" in facts.agent.hooks
-            more = reads_on(facts, item)
-            outside = comes_from_outside(self._means.registry, facts, item)
+            more = facts.reads_on(item)
+            outside = comes_from_outside(self._registry, facts, item)
         outcome = call.arguments["outcome"]
         if outcome.get("code") in NO_END and "ms" not in outcome:
-            outcome = await self._means.store.write(lambda tx: _known(tx, call, outcome, looked_at=looked_at))
+            outcome = await self._jobs.store.write(lambda tx: _known(tx, call, outcome, looked_at=looked_at))
         if outcome.get("choice") == "respond":
             # What a person answers stands for the tool's output, so it is redacted before it is kept, like one.
-            answer = redact(outcome["message"], self._means.secrets).encode("utf-8", "replace")
-            outcome = {"ok": True, "output": await self._means.store.put_later(answer), "by": outcome.get("by", "")}
+            answer = redact(outcome["message"], self._jobs.secrets).encode("utf-8", "replace")
+            outcome = {"ok": True, "output": await self._jobs.store.put_later(answer), "by": outcome.get("by", "")}
         return await self._format(call, outcome, more, outside=outside)
 
     async def _format(
         self, call: ActivityCall, outcome: dict[str, Any], more: bool, *, outside: bool
     ) -> dict[str, Any]:
-        store, item = self._means.store, call.arguments["call"]
-        output = await self._means.store.content(outcome["output"]) if outcome.get("ok") else b""
-        message, text = message_of(outcome, output, self._means.secrets, reads_on=more)
+        store, item = self._jobs.store, call.arguments["call"]
+        output = await self._jobs.store.content(outcome["output"]) if outcome.get("ok") else b""
+        message, text = message_of(outcome, output, self._jobs.secrets, reads_on=more)
         data = text.encode("utf-8", "replace")
         made = {"id": item["id"], "status": message.status, "code": message.code, "content": digest(data)}
         # The policies of the calls after this one must know at once of what came from outside.

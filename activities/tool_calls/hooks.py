@@ -7,10 +7,10 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import effect_key, failed, outcome_of
 from activities.tool_calls.call_reader import CallReader
-from activities.tool_calls.effects import effect_key, outcome_of
-from activities.tool_calls.outcomes import failed
 from loom_dsl.agent.messages import KEPT_BACK
 from loom_dsl.errors import LoomError, PermissionDenied, StepDied, ToolError
 from loom_dsl.text.canonical import canonical_json
@@ -18,6 +18,7 @@ from loom_dsl.text.redaction import redact
 from loom_dsl.tools.hooks import HookAnswer, HookCall, misuse
 from loom_dsl.tools.secrets import refuse_secrets
 from loom_dsl.tools.tool import validate_arguments
+from loom_tools.registry import ToolRegistry
 from loom_tools.running import ask, describe
 from loom_tools.user_code import Code, Raised
 
@@ -29,14 +30,14 @@ Work = Callable[..., Awaitable[Outcome]]
 class Hooks:
     """The hooks of a worker's agents."""
 
-    def __init__(self, means: CallMeans, reader: CallReader) -> None:
-        self._means, self._reader = means, reader
+    def __init__(self, jobs: JobStore, registry: ToolRegistry, reader: CallReader) -> None:
+        self._jobs, self._registry, self._reader = jobs, registry, reader
 
     async def around(self, stage: str, envelope: dict[str, Any], work: Callable[[], Awaitable[Outcome]]) -> Outcome:
         """Do a stage's work between its hooks. A hook that fails refuses the call."""
         call = ActivityCall.of(envelope)
         try:
-            facts = await self._means.facts(call.job)
+            facts = await self._jobs.facts(call.job)
         except LoomError:
             return await work()  # which tells it
         hooks: Mapping[str, str] = {str(point): reference for point, reference in facts.agent.hooks.items()}
@@ -57,7 +58,7 @@ class Hooks:
         """What an attempt before this one did counts, not what would be said now."""
         if stage != "execute":
             return None
-        return await self._means.store.write(lambda tx: outcome_of(tx, effect_key(call)))
+        return await self._jobs.store.write(lambda tx: outcome_of(tx, effect_key(call)))
 
     async def _asked(
         self, point: str, reference: str, call: ActivityCall, facts: JobFacts, outcome: Outcome
@@ -70,20 +71,20 @@ class Hooks:
             await self._note(point, reference, call, answer)
             if answer.deny:
                 ran = KEPT_BACK if point == "after_execute" else ""
-                raise PermissionDenied(redact(f"{ran}{answer.deny}", self._means.secrets))
+                raise PermissionDenied(redact(f"{ran}{answer.deny}", self._jobs.secrets))
             return await self._changed(asked, answer, call, facts, outcome)
         except StepDied:
             raise
         except LoomError as error:
             if point.endswith("_format"):
-                activity.logger.error("%s", redact(error.message, self._means.secrets))
+                activity.logger.error("%s", redact(error.message, self._jobs.secrets))
                 return None  # the result is told, whatever a hook thinks of it
             return {"decision": "deny", **failed(error)} if point.endswith("_authorize") else failed(error)
 
     async def _described(self, point: Any, call: ActivityCall, facts: JobFacts, outcome: Outcome) -> HookCall:
         item, arguments, output = call.arguments["call"], {}, None
         if point == "after_validate" and outcome.get("ok") and outcome.get("arguments"):
-            text = await self._means.store.read(lambda tx: tx.get_blob(outcome["arguments"]))
+            text = await self._jobs.store.read(lambda tx: tx.get_blob(outcome["arguments"]))
             arguments = json.loads(text)
         elif point not in ("before_discover", "after_discover", "before_validate") and outcome.get("ok", True):
             try:
@@ -91,7 +92,7 @@ class Hooks:
             except ToolError:
                 arguments = {}  # the call failed before it had any
         if point == "after_execute" and outcome.get("ok"):
-            output = (await self._means.store.read(lambda tx: tx.get_blob(outcome["output"]))).decode()
+            output = (await self._jobs.store.read(lambda tx: tx.get_blob(outcome["output"]))).decode()
         return HookCall(
             point=point,
             tool=item["name"],
@@ -105,7 +106,7 @@ class Hooks:
         )
 
     async def _answer(self, reference: str, asked: HookCall) -> HookAnswer:
-        function = self._means.registry.function(reference)
+        function = self._registry.function(reference)
         try:
             answer = await ask(function, asked, code=Code((reference,)).given(asked))
         except Raised as raised:
@@ -122,16 +123,16 @@ class Hooks:
     async def _changed(
         self, asked: HookCall, answer: HookAnswer, call: ActivityCall, facts: JobFacts, outcome: Outcome
     ) -> Outcome | None:
-        secrets = self._means.secrets
+        secrets = self._jobs.secrets
         if answer.arguments is not None and outcome.get("ok"):
             tool = await self._reader.tool(facts, call.arguments["call"])
             arguments = validate_arguments(tool, answer.arguments)
             refuse_secrets(arguments, secrets)
             text = canonical_json(arguments).encode()
-            return {**outcome, "arguments": await self._means.store.write(lambda tx: tx.put_blob(text))}
+            return {**outcome, "arguments": await self._jobs.store.write(lambda tx: tx.put_blob(text))}
         if answer.output is not None and outcome.get("ok"):
             output = redact(answer.output, secrets).encode("utf-8", "replace")
-            return {**outcome, "output": await self._means.store.write(lambda tx: tx.put_blob(output))}
+            return {**outcome, "output": await self._jobs.store.write(lambda tx: tx.put_blob(output))}
         return None
 
     async def _note(self, point: str, reference: str, call: ActivityCall, answer: HookAnswer) -> None:
@@ -147,10 +148,10 @@ class Hooks:
             "point": point,
             "hook": reference,
             "did": did,
-            "note": redact(str(said), self._means.secrets)[:MAX_NOTE],
+            "note": redact(str(said), self._jobs.secrets)[:MAX_NOTE],
         }
         key = f"{call.turn}/{call.at}/{point}"
-        await self._means.store.write(lambda tx: tx.append_events(call.job, key, [event]))
+        await self._jobs.store.write(lambda tx: tx.append_events(call.job, key, [event]))
 
 
 def hooked(stage: str) -> Callable[[Work], Work]:

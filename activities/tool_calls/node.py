@@ -7,7 +7,7 @@ only the tools that nodes of the plan name can be meant by one: a model cannot r
 from collections.abc import Mapping
 from typing import Any
 
-from activities.runtime import Item, JobFacts, offered
+from activities.record.activity_call import Item
 from loom_dsl.text.canonical import canonical_json, read_json
 from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.result import ToolMessage
@@ -15,12 +15,6 @@ from loom_dsl.tools.tool import Tool
 
 MAX_VALUE = 32 * 1024
 """Characters of a value that a node's result carries; a larger one is a reference into the store."""
-READ_OUTPUT = "read_output"
-
-
-def reads_on(facts: JobFacts, item: Item) -> bool:
-    """Whether who reads the result of a call can read on in an output that is cut."""
-    return offered(facts, item).get(READ_OUTPUT) == READ_OUTPUT
 
 
 def inline_arguments(item: Item, secrets: Mapping[str, str]) -> str:

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from activities.runtime import ActivityCall, JobFacts, Run, remember
+from activities.record.activity_call import ActivityCall, Run, remember
+from activities.record.job_store import JobFacts
 from loom_dsl.errors import (
     LoomError,
     MissingTools,
@@ -22,6 +23,8 @@ from loom_dsl.permissions.traits import ToolTraits
 from loom_dsl.text.canonical import digest
 from loom_dsl.tools.risk import Risk, lowest
 from loom_dsl.tools.tool import Arguments
+from loom_store.store import Store
+from loom_store.transaction import Transaction
 from loom_tools.policy_files import (
     deployment_policy,
     project_policy,
@@ -31,10 +34,6 @@ from loom_tools.policy_files import (
 from loom_tools.registry import ToolRegistry
 from loom_tools.running import ANSWER_SECONDS, ask, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised
-
-if TYPE_CHECKING:
-    from loom_store.store import Store
-    from loom_store.transaction import Transaction
 
 
 class PolicyLayers:
@@ -75,7 +74,7 @@ class PolicyLayers:
         deployment = self._deployment.signed if self._deployment else None
         return lowest([deployment, *(policy.signed for policy in self._projects(run, workdir))])
 
-    async def learn(self, store: "Store", call: ActivityCall, workdir: Path) -> None:
+    async def learn(self, store: Store, call: ActivityCall, workdir: Path) -> None:
         """Read what the project's policy says now, and keep it for the job.
 
         What it said before goes on counting, whatever worker read it: what is changed while a job runs, by itself or
@@ -117,7 +116,7 @@ class PolicyLayers:
         return strictest(said)
 
 
-def _kept(tx: "Transaction", job: str, text: bytes) -> str:
+def _kept(tx: Transaction, job: str, text: bytes) -> str:
     name = tx.put_blob(text)
     tx.mark(job, "policy", name)
     return name

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from activities.runtime import ActivityCall, Item, JobFacts, is_node_call
+from activities.record.activity_call import ActivityCall, Item, is_node_call
+from activities.record.job_store import JobFacts
 from loom_dsl.agent.definition import takes_images
 from loom_dsl.errors import PermissionDenied, ToolError, ToolUnavailable
 from loom_dsl.text.canonical import canonical_json
@@ -24,64 +26,58 @@ PRIVATE_HOSTS = "LOOM_PRIVATE_HOSTS"
 _TODO = "todo"
 
 
-class Lender(Protocol):
-    """What of a worker is lent to tools."""
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """What of a worker is lent to tools.
 
-    @property
-    def store(self) -> Store:
-        """Where outputs and the todo list are."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Names the private hosts that may be asked."""
-
-    @property
-    def allowed(self) -> AllowedSecrets:
-        """The secrets."""
-
-
-def services_of(lender: Lender, call: ActivityCall, facts: JobFacts) -> ToolServices:
-    """Give what a call's tool may use. Its functions block, and are called in the tool's thread."""
-    named = re.split(r"[,\s]+", lender.environment.get(PRIVATE_HOSTS, "").lower())
-    agent = facts.agent
-    return ToolServices(
-        secret=lender.allowed.value,
-        output=lambda reference: lender.store.read_sync(lambda tx: _output(tx, call.session, reference)),
-        todo=lambda: lender.store.read_sync(lambda tx: todo_of(tx, call.session)),
-        runtime=lambda: lender.store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
-        private_hosts=frozenset(filter(None, named)),
-        protected=(lender.store.path,),
-        images=takes_images(agent.model) if agent.images is None else agent.images,
-    )
-
-
-def secrets_of(
-    allowed: AllowedSecrets, facts: JobFacts, tool: Tool, arguments: Arguments, item: Item | None = None
-) -> dict[str, str]:
-    """Give the values of the secrets that a call names where its tool takes them, by parameter.
-
-    Args:
-        allowed: What this worker lends.
-        facts: Of the job.
-        tool: What is called.
-        arguments: With references.
-        item: The call, where a graph's node may make it.
-
-    Raises:
-        PermissionDenied: This worker lends none of that name, or the node's graph does not name it.
+    Attributes:
+        store: Where outputs and the todo list are.
+        allowed: The secrets.
+        environment: Names the private hosts that may be asked.
     """
 
-    def value(name: str) -> str:
-        # What a model wrote or an event brought chooses no secret for a node: who wrote the graph or the tool does.
-        by_node = item is not None and is_node_call(item)
-        if by_node and f"${{secret:{name}}}" not in facts.plan.text + canonical_json(tool.parameters):
-            raise PermissionDenied(
-                f"the secret {name[:64]!r} does not stand in this graph, whose nodes give no others to their tools; "
-                "write ${secret:NAME} itself in the node's `with`"
-            )
-        return allowed.value(name)
+    store: Store
+    allowed: AllowedSecrets
+    environment: Mapping[str, str]
 
-    return secret_values(arguments, tool.secrets, value)
+    def services(self, call: ActivityCall, facts: JobFacts) -> ToolServices:
+        """Give what a call's tool may use. Its functions block, and are called in the tool's thread."""
+        named = re.split(r"[,\s]+", self.environment.get(PRIVATE_HOSTS, "").lower())
+        store, agent = self.store, facts.agent
+        return ToolServices(
+            secret=self.allowed.value,
+            output=lambda reference: store.read_sync(lambda tx: _output(tx, call.session, reference)),
+            todo=lambda: store.read_sync(lambda tx: todo_of(tx, call.session)),
+            runtime=lambda: store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
+            private_hosts=frozenset(filter(None, named)),
+            protected=(store.path,),
+            images=takes_images(agent.model) if agent.images is None else agent.images,
+        )
+
+    def secrets(self, facts: JobFacts, tool: Tool, arguments: Arguments, item: Item | None = None) -> dict[str, str]:
+        """Give the values of the secrets that a call names where its tool takes them, by parameter.
+
+        Args:
+            facts: Of the job.
+            tool: What is called.
+            arguments: With references.
+            item: The call, where a graph's node may make it.
+
+        Raises:
+            PermissionDenied: This worker lends none of that name, or the node's graph does not name it.
+        """
+
+        def value(name: str) -> str:
+            # What a model wrote or an event brought chooses no secret for a node: who wrote the graph or the tool does.
+            by_node = item is not None and is_node_call(item)
+            if by_node and f"${{secret:{name}}}" not in facts.plan.text + canonical_json(tool.parameters):
+                raise PermissionDenied(
+                    f"the secret {name[:64]!r} does not stand in this graph, whose nodes give no others to their "
+                    "tools; write ${secret:NAME} itself in the node's `with`"
+                )
+            return self.allowed.value(name)
+
+        return secret_values(arguments, tool.secrets, value)
 
 
 def _output(tx: Transaction, session: str, reference: str) -> str:

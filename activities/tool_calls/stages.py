@@ -5,13 +5,14 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.observe.events import store_events
-from activities.runtime import ActivityCall, CallMeans, JobFacts
+from activities.observe.events import begin
+from activities.record.activity_call import ActivityCall
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import failed
 from activities.tool_calls.approval_request import ApprovalRequest, in_expressions, request_of
 from activities.tool_calls.call_policy import CallPolicy
 from activities.tool_calls.call_reader import CallReader
 from activities.tool_calls.hooks import Hooks, hooked
-from activities.tool_calls.outcomes import failed
 from activities.tool_calls.services import check_runtime
 from loom_dsl.errors import LoomError, PermissionDenied, ToolValidationError
 from loom_dsl.text.canonical import canonical_json
@@ -61,19 +62,18 @@ CUT = "your message was cut off at the limit of output tokens, so make the argum
 class Stages:
     """The stages that only look: each is an activity of its own, local by default."""
 
-    def __init__(self, means: CallMeans, reader: CallReader, policy: CallPolicy) -> None:
-        self._means, self._reader, self._policy = means, reader, policy
-        self._hooks = Hooks(means, reader)
+    def __init__(self, jobs: JobStore, reader: CallReader, policy: CallPolicy, hooks: Hooks) -> None:
+        self._jobs, self._reader, self._policy, self._hooks = jobs, reader, policy, hooks
 
     @activity.defn(name="loom.tool.discover")
     @hooked("discover")
     async def discover(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Find the tool and ask whether it is available, and may be called once more."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         try:
-            facts = await self._means.facts(call.job)
-            await check_call_limit(self._means.store, call, facts)
-            await check_runtime(self._means.store, call, await self._reader.tool(facts, call.arguments["call"]))
+            facts = await self._jobs.facts(call.job)
+            await check_call_limit(self._jobs.store, call, facts)
+            await check_runtime(self._jobs.store, call, await self._reader.tool(facts, call.arguments["call"]))
         except LoomError as error:
             return failed(error)
         return {"ok": True}
@@ -82,14 +82,14 @@ class Stages:
     @hooked("validate")
     async def validate(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments; those of a call that changes something, or that were edited, are kept as approved."""
-        call = await self._begin(envelope)
+        call = await begin(self._jobs.store, envelope)
         edited = call.arguments.get("edited")
         try:
-            tool = await self._reader.tool(await self._means.facts(call.job), call.arguments["call"])
+            tool = await self._reader.tool(await self._jobs.facts(call.job), call.arguments["call"])
             raw = await self._reader.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
             masked = edited is None and await self._reader.was_masked(call)
-            refuse_secrets(arguments, self._means.secrets, masked=masked)
+            refuse_secrets(arguments, self._jobs.secrets, masked=masked)
         except ToolValidationError as error:
             cut = edited is None and await self._reader.was_cut(call)
             return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
@@ -98,14 +98,14 @@ class Stages:
         if tool.read_only and edited is None:
             return {"ok": True, "arguments": None}
         text = canonical_json(arguments).encode()
-        return {"ok": True, "arguments": await self._means.store.write(lambda tx: tx.put_blob(text))}
+        return {"ok": True, "arguments": await self._jobs.store.write(lambda tx: tx.put_blob(text))}
 
     @activity.defn(name="loom.tool.authorize")
     @hooked("authorize")
     async def authorize(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Decide by policy; where it asks, describe the call for a human."""
-        call = await self._begin(envelope)
-        facts = await self._means.facts(call.job)
+        call = await begin(self._jobs.store, envelope)
+        facts = await self._jobs.facts(call.job)
         try:
             tool = await self._reader.tool(facts, call.arguments["call"])
             arguments = await self._reader.arguments(call, tool)
@@ -121,7 +121,7 @@ class Stages:
         except LoomError as error:
             return {"decision": "deny", **failed(error)}
         request = await request_of(
-            self._means, self._policy, call, facts, ApprovalRequest(tool, arguments, verdict, policy)
+            self._jobs, self._policy, call, facts, ApprovalRequest(tool, arguments, verdict, policy)
         )
         return {"decision": "ask", "request": request, "policy": in_expressions(policy)}
 
@@ -129,14 +129,8 @@ class Stages:
     @hooked("check_cancel")
     async def check_cancel(self, envelope: dict[str, Any]) -> dict[str, Any]:
         """Look at the abort mark: a signal reaches the workflow only with its next task."""
-        call = await self._begin(envelope)
-        mark = await self._means.store.read(lambda tx: tx.abort_requested(call.job))
+        call = await begin(self._jobs.store, envelope)
+        mark = await self._jobs.store.read(lambda tx: tx.abort_requested(call.job))
         if mark is not None:
             return {"ok": False, "code": "aborted", "message": "the job was aborted before this call ran"}
         return {"ok": True}
-
-    async def _begin(self, envelope: dict[str, Any]) -> ActivityCall:
-        call = ActivityCall.of(envelope)
-        if call.batches:
-            await self._means.store.write(lambda tx: store_events(tx, call))
-        return call

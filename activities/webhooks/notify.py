@@ -8,8 +8,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
-
+from activities.connections import Unreached, post
 from loom_dsl.errors import ConfigurationError, LoomError
 
 SECONDS = 20.0
@@ -75,12 +74,11 @@ def check_target(target: str) -> None:
 async def _post(url: str, body: bytes, name: str) -> None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": name}
     try:
-        async with httpx2.AsyncClient(timeout=None) as client:  # one limit for all of it is set outside
-            answer = await client.post(url, content=body, headers=headers)
-    except httpx2.HTTPError as error:
-        raise NoticeFailed(f"on_approval: {type(error).__name__}") from None
-    if answer.status_code >= 300:
-        raise NoticeFailed(f"on_approval: the URL answered {answer.status_code}")
+        status, _ = await post(url, body, headers)  # one limit for all of it is set outside
+    except Unreached as error:
+        raise NoticeFailed(f"on_approval: {error.why}") from None
+    if status >= 300:
+        raise NoticeFailed(f"on_approval: the URL answered {status}")
 
 
 async def _command(line: str, body: bytes, name: str) -> None:

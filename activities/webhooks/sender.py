@@ -1,9 +1,7 @@
 """Sends one message to one endpoint, signed as Standard Webhooks says."""
 
-import asyncio
 import base64
 import binascii
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 from standardwebhooks import Webhook
 
-from activities.connection_errors import unreached
+from activities.connections import Unreached, post
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.observe.webhooks import Endpoint, read_webhooks, resolved, variable_of
 
@@ -77,34 +74,22 @@ class Sender:
         Raises:
             NotTaken: There was no answer, or another one. Says nothing of the address.
         """
-        content, seconds = body.encode(), self.endpoint.timeout
-        limits = httpx2.Timeout(seconds, connect=0.9 * seconds)  # so that what took so long is known
+        url, seconds = self.endpoint.url, self.endpoint.timeout
         try:
-            # Redirects are answers like others: what was signed for one address is for no other one.
-            async with (
-                asyncio.timeout(seconds),  # in all: an endpoint may answer a byte at a time
-                httpx2.AsyncClient(timeout=limits, follow_redirects=False) as client,
-                client.stream(
-                    "POST", self.endpoint.url, content=content, headers=self.headers(message, body, time.time())
-                ) as answer,
-            ):
-                return _checked(self.endpoint.name, answer)
-        except (TimeoutError, httpx2.TimeoutException) as error:
-            message = f"{self.endpoint.name} did not answer within {seconds:g} s"
-            raise NotTaken(message, check=unreached(error).check) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
-            found = unreached(error)
-            raise NotTaken(f"{self.endpoint.name} cannot be reached: {found.why}", check=found.check) from None
+            status, headers = await post(url, body.encode(), self.headers(message, body, time.time()), seconds)
+        except Unreached as error:
+            what = f"did not answer within {seconds:g} s" if error.late else f"cannot be reached: {error.why}"
+            raise NotTaken(f"{self.endpoint.name} {what}", check=error.check) from None
+        return _checked(self.endpoint.name, status, headers)
 
 
-def _checked(name: str, answer: httpx2.Response) -> int:
-    status = answer.status_code
+def _checked(name: str, status: int, headers: Mapping[str, str]) -> int:
     if 200 <= status < 300:
         return status
     if status == 410:
         raise NotTaken(f"{name} answered 410: it takes no more messages", gone=True, check=_GONE)
     why = ", and redirects are not followed" if 300 <= status < 400 else ""
-    after = answer.headers.get("retry-after", "")
+    after = headers.get("retry-after", "")
     wait = float(after) if after.isdecimal() else None
     raise NotTaken(f"{name} answered {status}{why}", wait=wait, check=_CHECKS.get(status, _CHECKS[status // 100]))
 

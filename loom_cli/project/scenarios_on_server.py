@@ -23,7 +23,8 @@ from activities.jobs.child import Child
 from activities.jobs.local_batch import LocalBatch
 from activities.jobs.plans import Pin
 from activities.observe.events import Observe, store_events
-from activities.runtime import ActivityCall, Runtime
+from activities.record.activity_call import ActivityCall
+from activities.runtime import Runtime
 from loom_client.client import Loom
 from loom_client.connection import connect
 from loom_client.job import JobHandle
@@ -315,16 +316,17 @@ class Performance:
     async def worker(self, plan: Plan) -> AsyncIterator[None]:
         """A worker that has the mocks, and what Loom itself needs."""
         self.played_plan = plan
-        made, observe, child = self.handlers(), Observe(self.runtime), Child(self.runtime)
+        runtime, jobs = self.runtime, self.runtime.jobs
+        made, observe, child = self.handlers(), Observe(jobs, runtime.stopping, ""), Child(jobs)
         told = [observe.flush, observe.announce, observe.signal_time]
-        own = [*told, _vouch, child.prepare, child.discard, child.look, Pin(self.runtime).pin]
-        activities = [*own, LocalBatch(self.runtime, made).run, *made.values()]
+        own = [*told, _vouch, child.prepare, child.discard, child.look, Pin(jobs.store).pin]
+        activities = [*own, LocalBatch(jobs, runtime.steps, made).run, *made.values()]
         worker = Worker(
             self.loom.client,
             task_queue=self.loom.queue,
             workflows=[GraphWorkflow],
             activities=activities,
-            interceptors=[Failures(self.runtime)],
+            interceptors=[Failures(jobs, runtime.steps, runtime.delays)],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=50,
             max_heartbeat_throttle_interval=BEAT,

@@ -138,3 +138,8 @@ class ApproverKey(BaseModel):
         if self.not_after is not None and at >= self.not_after:
             return f"the key {self.name} counted until {self.not_after.isoformat()}; sign with a newer one"
         return ""
+
+
+def mark_of(decision: "Decision") -> str:
+    """What is kept of a decision whose signature held."""
+    return canonical_json([decision.approval_id, decision.choice, decision.by])

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from loom_dsl.errors import ToolError, ToolUnavailable
+from loom_dsl.errors import OutcomeUnknown, ToolError, ToolUnavailable
 from loom_dsl.text.redaction import redact
 from loom_dsl.tools.context import MAX_IMAGES, Image, ToolOutput
 from loom_dsl.tools.mcp import Definition, McpServer, with_secrets
@@ -28,6 +28,7 @@ START_SECONDS = 30.0
 """A server that takes longer to start is given up."""
 MAX_TOOLS = 500
 """Of one server."""
+_CLOSED, _TIMEOUT = -32000, -32001
 _MAX_SAID = 2_000
 _LAST_WORDS = 1.0
 """Seconds to read what an ended server said last. A process that it left behind may keep its standard error open."""
@@ -71,6 +72,36 @@ class Connection:
             self._calls -= 1
             if self.retired and not self._calls:
                 self._stop.set()
+
+    async def call(self, definition: Definition, arguments: dict[str, Any], tell: Callable[[str], None]) -> ToolOutput:
+        """Call a tool of the server; `tell` takes what that says while it works.
+
+        Raises:
+            ToolError: It failed.
+            OutcomeUnknown: The server was lost while the tool ran.
+        """
+        from mcp import MCPError
+
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
+            if message:
+                tell(message)
+
+        async with self.used() as client:
+            try:
+                result = await client.call_tool(definition.tool, arguments, progress_callback=heard)
+            except asyncio.CancelledError:
+                self.retire()  # it hangs, or was told to stop: the next call gets a server that does not
+                raise
+            except MCPError as error:
+                if error.code not in (_CLOSED, _TIMEOUT):
+                    raise ToolError(f"the MCP server {self._name} refused the call: {error.message}") from None
+                self.retire()
+                await self.heard_out()
+                raise OutcomeUnknown(self.why("was lost while the tool ran")) from None
+            except Exception as error:
+                self.retire()
+                raise OutcomeUnknown(self.why(f"failed while the tool ran: {describe(error)[:300]}")) from None
+        return output_of(self._name, result)
 
     def retire(self) -> None:
         """Take no more calls. What runs may end."""

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from loom_dsl.errors import ConfigurationError, MissingTools, OutcomeUnknown, ToolError, ToolUnavailable
+from loom_dsl.errors import ConfigurationError, MissingTools, ToolError, ToolUnavailable
 from loom_dsl.tools.context import ToolOutput
 from loom_dsl.tools.mcp import Definition, McpServer, McpSettings, read_mcp_settings, split_reference, tool_of
 from loom_dsl.tools.tool import Tool
-from loom_tools.mcp.connection import START_SECONDS, Connection, definitions, output_of
+from loom_tools.mcp.connection import START_SECONDS, Connection, definitions
 from loom_tools.running import describe
 from loom_tools.secrets import AllowedSecrets
 
 SETTING = "LOOM_MCP"
 LIST_SECONDS = 10.0
 """How long a server that runs may take to list its tools."""
-_CLOSED = -32000
-_TIMEOUT = -32001
 Value = TypeVar("Value")
 
 
@@ -236,32 +234,10 @@ class Servers:
             return self._known[server]
 
     async def _call(self, definition: Definition, arguments: dict[str, Any], tell: Callable[[str], None]) -> ToolOutput:
-        from mcp import MCPError
-
         listing = await self._listing(definition.server)
         check_unchanged(definition, listing)
         connection, _ = self._connection(definition.server)
-
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
-            if message:
-                tell(message)
-
-        async with connection.used() as client:
-            try:
-                result = await client.call_tool(definition.tool, arguments, progress_callback=heard)
-            except asyncio.CancelledError:
-                connection.retire()  # it hangs, or was told to stop: the next call gets a server that does not
-                raise
-            except MCPError as error:
-                if error.code not in (_CLOSED, _TIMEOUT):
-                    raise ToolError(f"the MCP server {definition.server} refused the call: {error.message}") from None
-                connection.retire()
-                await connection.heard_out()
-                raise OutcomeUnknown(connection.why("was lost while the tool ran")) from None
-            except Exception as error:
-                connection.retire()
-                raise OutcomeUnknown(connection.why(f"failed while the tool ran: {describe(error)[:300]}")) from None
-        return output_of(definition.server, result)
+        return await connection.call(definition, arguments, tell)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.context.assemble import Assemble
-from activities.context.compress import Compress
+from activities.registration import activities_of
 from activities.runtime import Runtime
-from activities.transcript import Transcript
 from loom_client.job import Job
 from loom_dsl.agent.messages import SUMMARY, legal_order
 from loom_dsl.errors import Aborted
@@ -58,8 +56,8 @@ async def being_asked(house: House) -> bool:
     return house.model.count > 0
 
 
-def compress(house: House, runtime: Runtime) -> Any:
-    return Compress(runtime, Transcript(house.loom.store)).compress
+def compress(runtime: Runtime) -> Any:
+    return activities_of(runtime)["loom.context.compress"]
 
 
 async def test_attempts_at_the_same_time_come_to_one_summary_and_one_usage(house: Opener) -> None:
@@ -67,7 +65,7 @@ async def test_attempts_at_the_same_time_come_to_one_summary_and_one_usage(house
     job, session, end = await spoken(opened, 5)
     given = {"entries": end, "overflow": False}
     async with opened.runtime() as first, opened.runtime() as second:
-        both = [compress(opened, first), compress(opened, second)]
+        both = [compress(first), compress(second)]
         results = await asyncio.gather(*(run(job, session, one, given, n) for n, one in enumerate(both, 1)))
         later = await run(job, session, both[0], given, 3)
     assert results == [later, later]
@@ -94,7 +92,7 @@ async def goes_on_without(opened: House) -> bool:
     result = NewEntry(kind="message", head={"role": "tool", "tool_call_id": "d"}, content="ok", job=job.id, turn=3)
 
     async with opened.runtime() as runtime:
-        late = asyncio.create_task(run(job, session, compress(opened, runtime), {"entries": end, "overflow": False}))
+        late = asyncio.create_task(run(job, session, compress(runtime), {"entries": end, "overflow": False}))
         await eventually(partial(being_asked, opened))
         await opened.loom.store.write(lambda tx: tx.append_entries(session, "answer", [answer]))
         if await notes(opened, session):
@@ -113,7 +111,7 @@ async def test_known_secrets_are_masked_in_notes(house: Opener) -> None:
     job, session, end = await spoken(opened, 5)
     async with opened.runtime() as runtime:
         guarded = dataclasses.replace(runtime, secrets={"DOOR": "4711-of-the-door"})
-        await run(job, session, compress(opened, guarded), {"entries": end, "overflow": False})
+        await run(job, session, compress(guarded), {"entries": end, "overflow": False})
         await guarded.close()
     entry = (await opened.loom.store.read(lambda tx: tx.read_entries(session, end, end + 1)))[0]
     text = (await opened.loom.store.read(lambda tx: tx.get_blob(str(entry.content_digest)))).decode()
@@ -126,10 +124,8 @@ async def test_a_thousand_messages_are_compressed_in_pieces_and_read(house: Open
     job, session, end = await spoken(opened, 500)
     async with opened.runtime() as runtime:
         began = time.monotonic()
-        told = await run(job, session, compress(opened, runtime), {"entries": end, "overflow": False})
-        context = await run(
-            job, session, Assemble(runtime, Transcript(opened.loom.store)).assemble, {"entries": told["entries"]}
-        )
+        told = await run(job, session, compress(runtime), {"entries": end, "overflow": False})
+        context = await run(job, session, activities_of(runtime)["loom.context.assemble"], {"entries": told["entries"]})
         print(f"measured: {time.monotonic() - began:.2f} s for two times 500 messages")
     assert context["context"]["summary"] == end
     assert told["after"] < told["before"] / 2

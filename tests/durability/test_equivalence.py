@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.activity import _Definition
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
@@ -134,9 +133,7 @@ def inline(runtime: Any, job: str, state_of: Any) -> dict[str, Handler]:
     environment = ActivityEnvironment()
     environment.info = activity_info(environment.info, job)
     handlers: dict[str, Handler] = {}
-    for function in activities_of(runtime):
-        name = _Definition.must_from_callable(function).name
-        assert name is not None
+    for name, function in activities_of(runtime).items():
 
         def handle(command: RunActivity, function: Any = function) -> Any:
             turn = state_of().turn

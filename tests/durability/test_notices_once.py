@@ -10,7 +10,7 @@ import pytest
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
-from activities.observe.events import Observe
+from activities.registration import activities_of
 from activities.runtime import Runtime
 from activities.webhooks.notify import NoticeFailed
 from loom_dsl.graph.compiler import compile_graph
@@ -44,14 +44,16 @@ def asked(at: str = "~announce/ask#1", name: str = "ap_1") -> dict[str, Any]:
     return {"at": at, "turn": 0, "with": {"approval_id": name, "request": {"summary": "send it"}}}
 
 
-def observing(store: Store, target: str) -> Observe:
-    return Observe(Runtime(store, ToolRegistry.load(), store.path.parent, target, environment={}))
+def observing(store: Store, target: str) -> Any:
+    return activities_of(Runtime(store, ToolRegistry.load(), store.path.parent, target, environment={}))[
+        "loom.approval.announce"
+    ]
 
 
-async def lost(observe: Observe, hook: Receiver) -> None:
+async def lost(observe: Any, hook: Receiver) -> None:
     """Begin to tell, and have the server lose sight of the attempt while the receiver has not answered."""
     environment = attempt(1)
-    first = asyncio.create_task(environment.run(observe.announce, asked()))
+    first = asyncio.create_task(environment.run(observe, asked()))
     await eventually(lambda: len(hook.held) == 1)
     environment.cancel(ActivityCancellationDetails(timed_out=True))
     with pytest.raises(asyncio.CancelledError):
@@ -66,13 +68,13 @@ async def test_a_notice_that_is_under_way_is_waited_for_and_not_sent_again(tmp_p
         observe = observing(store, hook.url)
         await lost(observe, hook)
         second = observing(other, hook.url) if elsewhere else observe
-        waiting = asyncio.create_task(attempt(2).run(second.announce, asked()))
+        waiting = asyncio.create_task(attempt(2).run(second, asked()))
         done, _ = await asyncio.wait([waiting], timeout=1.0)
         assert not done
         hook.hold.set()
         await asyncio.wait_for(waiting, PATIENCE)
         assert len(hook.seen) == 1
-        await attempt(3).run(second.announce, asked())
+        await attempt(3).run(second, asked())
     assert len(hook.seen) == 1
 
 
@@ -83,9 +85,9 @@ async def test_a_notice_that_was_refused_is_sent_again_with_the_id_that_it_had(t
     with hook.up(), Store.open(tmp_path / "loom.db") as store:
         observe = observing(store, hook.url)
         with pytest.raises(NoticeFailed, match="503"):
-            await attempt(1).run(observe.announce, asked())
-        await attempt(2).run(observe.announce, asked())
-        await attempt(1).run(observe.announce, asked("~announce/ask#1+1"))
+            await attempt(1).run(observe, asked())
+        await attempt(2).run(observe, asked())
+        await attempt(1).run(observe, asked("~announce/ask#1+1"))
     ids = [received.headers["idempotency-key"] for received in hook.seen]
     assert ids[0] == ids[1] != ids[2]
     assert [received.told["id"] for received in hook.seen] == ids
@@ -97,7 +99,7 @@ async def test_a_command_is_told_the_id_of_a_notice(tmp_path: Path) -> None:
     place = tmp_path / "told"
     command = f"sh -c 'echo \"$LOOM_NOTICE_ID\" > {place}.id; cat > {place}.json'"
     with Store.open(tmp_path / "loom.db") as store:
-        await attempt(1).run(observing(store, command).announce, asked())
+        await attempt(1).run(observing(store, command), asked())
     told = json.loads((tmp_path / "told.json").read_text())
     assert told["id"] == (tmp_path / "told.id").read_text().strip()
     assert told["id"].startswith("notice_")

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.context.assemble import Assemble, system_message
-from activities.runtime import ActivityCall, Runtime
+from activities.context.assemble import system_message
+from activities.record.activity_call import ActivityCall
+from activities.record.transcript import Transcript
+from activities.registration import activities_of
+from activities.runtime import Runtime
 from activities.tool_calls.call_reader import CallReader
-from activities.transcript import Transcript
 from loom_dsl.agent.definition import Agent
 from loom_dsl.graph.compiler import compile_agent
 from loom_dsl.text.canonical import digest
@@ -60,15 +62,16 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
 
 async def test_a_job_under_a_pruned_name_is_served_as_itself(runtime: Runtime, tmp_path: Path) -> None:
     store, transcript = runtime.store, Transcript(runtime.store)
-    calls, assemble = CallReader(runtime, transcript), Assemble(runtime, transcript)
+    calls = CallReader(runtime.jobs, transcript, runtime.registry, runtime.mcp)
+    assemble = activities_of(runtime)["loom.context.assemble"]
     for task in ("the old task", "the new task"):
         agent = Agent(name="tester", model="m", instructions=f"You do {task}.", tools=("read_file",))
         await store.write(partial(written, agent=agent, task=task, tools=("read_file",), workdir=tmp_path))
 
         async def served() -> tuple[Any, ...]:
-            facts = await runtime.facts("job")
-            context = (await assemble.assemble(ENVELOPE))["context"]
-            messages = await transcript.messages(await runtime.conversation("job"), 2)
+            facts = await runtime.jobs.facts("job")
+            context = (await assemble(ENVELOPE))["context"]
+            messages = await transcript.messages(await runtime.jobs.conversation("job"), 2)
             return facts, context["system"], messages[0][0], await calls.raw_arguments(ActivityCall.of(ENVELOPE))
 
         name = f"run-{task}"
@@ -88,8 +91,7 @@ async def test_a_job_is_looked_up_once_a_run(runtime: Runtime, tmp_path: Path) -
     await runtime.store.write(lambda tx: written(tx, agent, "go", ("read_file",), tmp_path))
 
     async def first() -> tuple[Any, Any]:
-        await runtime.check_job("job")
-        return await runtime.facts("job"), await runtime.conversation("job")
+        return await runtime.jobs.facts("job"), await runtime.jobs.conversation("job")
 
     facts, session = await run(first, "run")
     runtime.store.close()  # nothing can be read from here on

@@ -11,14 +11,12 @@ from temporalio.client import WorkflowFailureError
 from temporalio.testing import ActivityEnvironment
 
 from activities.jobs.schedule import Firing
-from activities.runtime import Runtime
 from loom_client.start.schedules import Times
 from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import BlobMissing, ConflictError, JobExists, NotFoundError, UserError, WrongStore
 from loom_dsl.graph.compiler import compile_agent
 from loom_store.job_facts import Order
 from loom_store.store import Store
-from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import House, Opener
 from tests.support.waiting import PATIENCE, eventually
 
@@ -225,7 +223,7 @@ async def test_beginning_a_job_again_changes_nothing(tmp_path: Path) -> None:
         digest = store.write_sync(lambda tx: tx.hold_blob(order.text().encode()))
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(environment.info, workflow_id="s-2026-11-22T02:00:00Z")
-        firing = Firing(Runtime(store, ToolRegistry.load(), tmp_path))
+        firing = Firing(store)
         envelope = {"at": "~begin", "with": {"order": digest}}
         first = await environment.run(firing.begin, envelope)
         (tmp_path / "AGENTS.md").write_text("Be brief.")

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +18,10 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
 from activities.context.assemble import system_message
-from activities.model.llm import Llm
-from activities.runtime import Conversation, JobFacts, Runtime
-from activities.tool_calls.call_reader import CallReader
-from activities.tool_calls.effects import outcome_of
-from activities.tool_calls.execute import Execute
-from activities.tool_calls.format import Format
-from activities.transcript import Transcript
+from activities.record.job_store import Conversation, JobFacts
+from activities.record.outcomes import outcome_of
+from activities.registration import activities_of
+from activities.runtime import Runtime
 from loom_cli.dev.fake_model.server import running
 from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import OutcomeUnknown
@@ -37,12 +35,11 @@ from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
 from tests.durability.reading import account
 from tests.durability.test_worker_killed import calling
-from tests.support.call_parts import parts_of_a_call
 from tests.support.waiting import PATIENCE, eventually, longer
 
 KEY = "job/0/c1"
 ENVELOPE: dict[str, Any] = {"at": "execute#1", "with": {"call": {"id": "c1", "name": "gone", "e": 0, "i": 0}}}
-FACTS: Any = SimpleNamespace(agent=SimpleNamespace(tools=(), hooks={}))
+FACTS = JobFacts(None, Agent(name="tester", model="m"), Path(), "s")  # type: ignore[arg-type]
 
 
 def begin(store: Store, status: Any) -> str:
@@ -63,9 +60,9 @@ async def test_a_tool_that_went_away_between_two_attempts_hides_no_effect(
 ) -> None:
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
-        runtime._facts["job", "run"] = FACTS
+        runtime.jobs._facts["job", "run"] = FACTS
         kept = begin(store, status)
-        answer = await attempted(2).run(Execute(runtime, *parts_of_a_call(runtime)).execute, ENVELOPE)
+        answer = await attempted(2).run(activities_of(runtime)["loom.tool.execute"], ENVELOPE)
     assert answer.get("code") == code
     assert answer.get("output") == (kept if status == "settled" else None)
 
@@ -86,10 +83,10 @@ async def test_a_call_of_which_every_attempt_was_lost_is_told_as_the_ledger_know
     given = {"call": ENVELOPE["with"]["call"], "outcome": {"ok": False, "code": "timeout", "message": "no result"}}
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
-        runtime._facts["job", "run"] = FACTS
+        runtime.jobs._facts["job", "run"] = FACTS
         begin(store, status)
-        stage = Format(runtime, CallReader(runtime, Transcript(store)))
-        told = await attempted(1).run(stage.format, {"at": "format#1", "with": given})
+        stage = activities_of(runtime)["loom.tool.format"]
+        told = await attempted(1).run(stage, {"at": "format#1", "with": given})
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert re.match(words.replace("(", r"\(").replace(")", r"\)"), text, re.DOTALL), text
 
@@ -105,10 +102,10 @@ async def test_what_ended_the_stage_and_not_the_tool_hides_no_effect(
     given = {"call": ENVELOPE["with"]["call"], "outcome": {"ok": False, "code": code, "message": "as it was"}}
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(), tmp_path, environment={})
-        runtime._facts["job", "run"] = FACTS
+        runtime.jobs._facts["job", "run"] = FACTS
         begin(store, status)
-        stage = Format(runtime, CallReader(runtime, Transcript(store)))
-        told = await attempted(1).run(stage.format, {"at": "format#1", "with": given})
+        stage = activities_of(runtime)["loom.tool.format"]
+        told = await attempted(1).run(stage, {"at": "format#1", "with": given})
         text = (await store.read(lambda tx: tx.get_blob(told["content"]))).decode()
     assert text.startswith(words.format(code=code)), text
 
@@ -137,22 +134,22 @@ def attempted(number: int) -> ActivityEnvironment:
     return environment
 
 
-def calling_of(one: Tool, store: Store) -> tuple[Execute, dict[str, Any]]:
+def calling_of(one: Tool, store: Store) -> tuple[Callable[..., Any], dict[str, Any]]:
     """The stage of a worker that has a tool and lets it run, and its argument for a call of it."""
     name, folder = one.name, store.path.parent
     agent = Agent(name="tester", model="m", instructions="Go.", tools=(name,), permissions={"allow": [name]})
     runtime = Runtime(store, ToolRegistry({name: one}, {}), folder, environment={})
-    runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
-    runtime._known["job", "run"] = Conversation("s", 1)
+    runtime.jobs._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+    runtime.jobs._known["job", "run"] = Conversation("s", 1)
     arguments = store.write_sync(lambda tx: tx.put_blob(b"{}"))
     given = {"call": {**ENVELOPE["with"]["call"], "name": name}, "arguments": arguments, "remembered": []}
-    return Execute(runtime, *parts_of_a_call(runtime)), {"at": "execute#1", "with": given}
+    return activities_of(runtime)["loom.tool.execute"], {"at": "execute#1", "with": given}
 
 
-async def lose(execute: Execute, argument: dict[str, Any], begun: threading.Event) -> None:
+async def lose(execute: Callable[..., Any], argument: dict[str, Any], begun: threading.Event) -> None:
     """Begin an attempt of which the server then loses sight."""
     environment = attempted(1)
-    attempt = asyncio.create_task(environment.run(execute.execute, argument))
+    attempt = asyncio.create_task(environment.run(execute, argument))
     assert await asyncio.to_thread(begun.wait, PATIENCE)
     environment.cancel(ActivityCancellationDetails(timed_out=True))
     with pytest.raises(asyncio.CancelledError):
@@ -170,14 +167,14 @@ async def test_a_result_is_looked_at_also_where_the_second_attempt_would_have_be
     call = {**ENVELOPE["with"]["call"], "name": "calculator"}
     with Store.open(tmp_path / "loom.db") as store:
         runtime = Runtime(store, ToolRegistry.load(modules=[module]), tmp_path, environment={})
-        runtime._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
+        runtime.jobs._facts["job", "run"] = JobFacts(None, agent, tmp_path, "s")  # type: ignore[arg-type]
         begin(store, "pending")
         kept = store.write_sync(lambda tx: tx.put_blob(b"99"))
         store.write_sync(lambda tx: tx.settle_effect(KEY, "settled", kept))
         arguments = store.write_sync(lambda tx: tx.put_blob(b'{"expression": "600 + 66 + 666"}'))
-        execute = Execute(runtime, *parts_of_a_call(runtime))
+        execute = activities_of(runtime)["loom.tool.execute"]
         given = {"at": "execute#1", "with": {"call": call, "arguments": arguments, "remembered": []}}
-        told = await environment.run(execute.execute, given)
+        told = await environment.run(execute, given)
     assert (told["ok"], told["message"]) == (False, "the tool ran, and its result is withheld: too large")
 
 
@@ -201,7 +198,7 @@ async def test_a_function_whose_attempt_was_lost_says_itself_that_its_outcome_is
             return effect.status if effect is not None and effect.status != "pending" else ""
 
         assert await eventually(known) == "unknown"
-        told = await attempted(2).run(execute.execute, argument)
+        told = await attempted(2).run(execute, argument)
         assert told["code"] == "outcome_unknown"
 
 
@@ -238,7 +235,7 @@ async def test_a_call_whose_worker_died_between_its_intent_and_its_tool_is_run(
         store.write_sync(lambda tx: tx.begin_effect(KEY, **effect, arguments_digest=digest("{}"), held=(holder, 0.0)))
         if started:
             assert store.write_sync(lambda tx: tx.start_effect(KEY, holder))
-        given = await attempted(2).run(execute.execute, argument)
+        given = await attempted(2).run(execute, argument)
         found = store.read_sync(lambda tx: tx.effect(KEY))
     assert (given.get("code"), said) == (code, [] if code else ["paid"])
     assert found is not None
@@ -269,7 +266,7 @@ async def test_the_ledger_lists_what_changes_something_and_nothing_else(
     with Store.open(tmp_path / "loom.db") as store:
         execute, argument = calling_of(put, store)
         for number in (1, 2):
-            assert (await attempted(number).run(execute.execute, argument))["ok"]
+            assert (await attempted(number).run(execute, argument))["ok"]
         rows = store.read_sync(lambda tx: tx.effects("job"))
     assert [(row.status, row.idempotent, row.attempts) for row in rows] == (
         [] if status is None else [(status, idempotent, 2)]
@@ -304,13 +301,13 @@ async def test_a_second_attempt_gives_the_images_of_the_call_too(tmp_path: Path,
             await lose(execute, argument, begun)
         over.set()
         if how == "settled":
-            await attempted(1).run(execute.execute, argument)
+            await attempted(1).run(execute, argument)
             execute, argument = calling_of(draw, store)
         elif how != "lost":
             name = digest("{}")
             effect: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c1", "tool": "draw"}
             store.write_sync(lambda tx: tx.begin_effect(KEY, **effect, arguments_digest=name))
-        given = await attempted(2).run(execute.execute, argument)
+        given = await attempted(2).run(execute, argument)
         assert given["ok"], given
         assert [image["type"] for image in given["images"]] == ["image/png"]
         assert store.read_sync(lambda tx: tx.get_blob(given["images"][0]["digest"])) == DOT.data
@@ -342,7 +339,7 @@ async def test_of_two_attempts_that_come_later_one_alone_asks_the_tool_and_calls
         attempts = []
         for number in (2, 3):
             execute, argument = calling_of(draw, store)
-            attempts.append(asyncio.create_task(attempted(number).run(execute.execute, argument)))
+            attempts.append(asyncio.create_task(attempted(number).run(execute, argument)))
         kept = partial(store.read, lambda tx: tx.effect(KEY))
 
         async def counted() -> bool:
@@ -398,7 +395,7 @@ async def test_a_model_is_asked_again_though_more_attempts_were_made_before_this
             means = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
             async with Runtime(store, ToolRegistry.load(), tmp_path, environment=means) as runtime:
                 given = {"at": "ask#1", "before": 4, "with": {"model": "scripted", "prompt": "Tell."}}
-                answer = await environment.run(Llm(runtime).call, given)
+                answer = await environment.run(activities_of(runtime)["loom.llm.call"], given)
         told = [event for _, event in store.read_sync(lambda tx: tx.read_events("job", limit=100))]
     assert answer["text"] == "told anew"
     since = [event.get("type") for event in told].index("stream_reset", 2)

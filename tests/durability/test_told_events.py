@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall
+from activities.record.activity_call import ActivityCall
 from loom_dsl.observe.webhooks import Endpoint
 from loom_store.store import Store
 from loom_store.transaction import Transaction

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from activities.interceptor import RetryDelays
 from activities.runtime import Runtime
 from loom_cli.dev.fake_model.app import FakeModel
 from loom_cli.dev.fake_model.server import running
@@ -241,10 +242,11 @@ async def serving(stand: Stand, environment: Mapping[str, str], **changes: Any) 
     known = {"OPENAI_BASE_URL": stand.url, "OPENAI_API_KEY": MODEL_KEY, **environment}
     registry = ToolRegistry.load(modules=changes.pop("modules", MODULES))
     secrets = {"OPENAI_API_KEY": MODEL_KEY, "SHELF": KNOWN}
+    delays = RetryDelays(changes.pop("store_delays", (0.5,)), changes.pop("tools_delays", (0.2, 1.0)))
     runtime = Runtime(
         changes.pop("store", stand.loom.store), registry, changes.pop("root", stand.folder), secrets=secrets,
-        environment=known, store_delays=changes.pop("store_delays", (0.5,)), allowed=changes.pop("allowed", NO_SECRETS),
-        mcp=changes.pop("mcp", Servers({}, NO_SECRETS)), tools_delays=changes.pop("tools_delays", (0.2, 1.0)),
+        environment=known, delays=delays, allowed=changes.pop("allowed", NO_SECRETS),
+        mcp=changes.pop("mcp", Servers({}, NO_SECRETS)),
     )  # fmt: skip
     client = changes.pop("client", stand.loom.client)
     async with runtime, make_worker(client, runtime, stand.loom.settings.task_queue, **changes):

@@ -60,7 +60,7 @@ async def told(folder: Path, error: Exception, attempt: int = 1) -> ApplicationE
         job = {"session": "s", "agent": "a", "plan": "p", "task": "t", "workdir": "/", "namespace": "n"}
         await store.write(lambda tx: tx.create_job("job", task_queue="q", created_at=1.0, **job))
         runtime = Runtime(store, ToolRegistry.load(), folder, secrets={"SHELF": SECRET}, environment={})
-        inbound = Failures(runtime).intercept_activity(Faulty(error))
+        inbound = Failures(runtime.jobs, runtime.steps, runtime.delays).intercept_activity(Faulty(error))
         given = ExecuteActivityInput(fn=lambda: None, args=[{}], executor=None, headers={})
         with pytest.raises(ApplicationError) as caught:
             await environment.run(inbound.execute_activity, given)

@@ -13,16 +13,18 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.record.activity_call import ActivityCall
+from activities.record.provenance import mark_untrusted
 from activities.registration import activities_of
-from activities.runtime import ActivityCall, Runtime
-from activities.tool_calls.approval_check import check_approved, mark_of
-from activities.tool_calls.provenance import mark_untrusted
+from activities.runtime import Runtime
+from activities.tool_calls.approval_check import check_approved
 from loom_cli.dev.fake_model.app import FakeModel
 from loom_cli.dev.fake_model.server import running
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.messages import UNTRUSTED_TASK
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.signature import mark_of
 from loom_dsl.documents.document import load_document
 from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import (
@@ -81,7 +83,7 @@ class Desk:
 
     async def run(self, name: str, arguments: dict[str, Any], *, at: str = "a#1", attempt: int = 1) -> Any:
         """Run an activity of this job as a worker does."""
-        (function,) = [found for found in activities_of(self.runtime) if _name(found) == name]
+        function = activities_of(self.runtime)[name]
         environment = ActivityEnvironment()
         environment.info = dataclasses.replace(
             environment.info, workflow_id="job", workflow_run_id="run", attempt=attempt, heartbeat_timeout=None
@@ -100,10 +102,6 @@ class Desk:
     async def events(self) -> list[dict[str, Any]]:
         """What watchers were told."""
         return [event for _, event in await self.store.read(lambda tx: tx.read_events("job", expand=True))]
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__temporal_activity_definition").name)
 
 
 @pytest.fixture
@@ -652,7 +650,7 @@ async def test_a_child_is_written_down_once_with_its_first_message(parent: Desk)
     assert (turn.job, turn.session_id, turn.entries, turn.max_iterations) == ("job.a", "s-job.a", 2, 3)
     plan = Plan.load((await parent.store.read(lambda tx: tx.get_blob(first["plan"]))).decode())
     agent = Agent.from_plan_data(plan.agent)
-    assert agent.permissions.within == (parent.runtime._facts["job", "run"].agent.permissions,)
+    assert agent.permissions.within == (parent.runtime.jobs._facts["job", "run"].agent.permissions,)
     assert agent.model_copy(update={"permissions": REVIEWER.permissions}) == REVIEWER
 
 

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import ActivityEnvironment
 
-from activities.jobs.undo import Undo
-from activities.runtime import JobFacts, Runtime
-from activities.tool_calls.execute import Execute
+from activities.record.job_store import JobFacts
+from activities.registration import activities_of
+from activities.runtime import Runtime
 from loom_cli.dev.server import DevServer
 from loom_dsl.agent.definition import Agent
 from loom_dsl.documents.document import load_document
@@ -31,7 +31,6 @@ from tests.durability.reading import events, histories, of
 from tests.failures.bad_tools import KNOWN
 from tests.failures.stand import Stand, serving, standing
 from tests.support import secret_tools
-from tests.support.call_parts import parts_of_a_call
 from tests.support.secret_tools import GIVEN, REFERENCE, SEEN
 from tests.support.waiting import eventually
 from tests.tools.test_graph_activities import plan_of, write_job
@@ -243,7 +242,7 @@ def desk(store: Store, folder: Path, name: str, status: str, lent: AllowedSecret
         store, ToolRegistry.load(modules=[MODULE]), folder, secrets={"SHELF": KNOWN}, environment={}, allowed=lent
     )
     write_job(store, plan_of(), folder)
-    runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+    runtime.jobs._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
     text = canonical_json({"account": "mine", "token": REFERENCE})
     arguments = store.write_sync(lambda tx: tx.put_blob(text.encode()))
     item = {"id": "c", "name": name, "e": 0, "i": 0}
@@ -258,18 +257,18 @@ def desk(store: Store, folder: Path, name: str, status: str, lent: AllowedSecret
 
 async def test_finding_out_what_became_of_a_call_has_the_secret(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", LENT)
-    execute = Execute(made.runtime, *parts_of_a_call(made.runtime))
+    execute = activities_of(made.runtime)["loom.tool.execute"]
     given = {"call": made.item, "arguments": made.arguments, "remembered": []}
-    outcome = await made.run(execute.execute, given)
+    outcome = await made.run(execute, given)
     assert GIVEN == [("find", "mine", KNOWN)]
     assert (await store.read(lambda tx: tx.get_blob(outcome["output"]))).decode() == f"found with {REFERENCE}"
 
 
 async def test_a_worker_that_does_not_lend_the_secret_begins_nothing(store: Store, tmp_path: Path) -> None:
     made = desk(store, tmp_path, "transfer", "pending", NO_SECRETS)
-    execute = Execute(made.runtime, *parts_of_a_call(made.runtime))
+    execute = activities_of(made.runtime)["loom.tool.execute"]
     given = {"call": {**made.item, "id": "other"}, "arguments": made.arguments, "remembered": []}
-    outcome = await made.run(execute.execute, given)
+    outcome = await made.run(execute, given)
     assert outcome["code"] == "permission_denied"
     assert outcome["message"].startswith("this worker lends no secret 'SHELF'; it lends: none.")
     assert GIVEN == []
@@ -288,7 +287,7 @@ async def test_taking_back_has_the_secret_or_says_that_it_is_missing(
 ) -> None:
     made = desk(store, tmp_path, "sign_in", "settled", lent)
     for _ in range(2):  # the second time, it is told what came of the first
-        assert await made.run(Undo(made.runtime).undo, {}) in ({"failed": 1}, {})
+        assert await made.run(activities_of(made.runtime)["loom.effects.undo"], {}) in ({"failed": 1}, {})
     assert given == GIVEN
     (told,) = [event for _, event in await store.read(lambda tx: tx.read_events("job")) if event["t"] == "compensated"]
     assert told["message"].startswith(note)

@@ -94,8 +94,8 @@ class Beginning:
 
         secrets = {"KEY": "hunter2hunter2"}
         steps = Steps(store, secrets, DEATH_RULES)
-        runtime: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets, steps=steps)
-        batch = LocalBatch(runtime, found, self.last_start, self.max_seconds)
+        jobs: Any = SimpleNamespace(facts=facts, store=store, secrets=secrets)
+        batch = LocalBatch(jobs, steps, found, self.last_start, self.max_seconds)
         return await ActivityEnvironment().run(batch.run, self.argument)
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.jobs.undo import NOT_KNOWN, NOT_SEEN, Undo
-from activities.runtime import JobFacts, Runtime
+from activities.record.job_store import JobFacts
+from activities.registration import activities_of
+from activities.runtime import Runtime
+from activities.tool_calls.undo import NOT_KNOWN, NOT_SEEN
 from loom_dsl.agent.definition import Agent
 from loom_dsl.errors import StoreError
 from loom_dsl.text.canonical import canonical_json
@@ -74,8 +76,6 @@ async def undone(folder: Path, name: str, status: Any, *, again: Any = None, bro
     environment.info = dataclasses.replace(environment.info, workflow_id="job", workflow_run_id="run", attempt=2)
     agent = Agent(name="tester", model="m", tools=("send", "register"), on_abort="compensate")
     with Store.open(folder / "loom.db") as store:
-        runtime = Runtime(store, REGISTRY, folder, environment={})
-        runtime._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
         arguments = store.write_sync(lambda tx: tx.put_blob(canonical_json({"text": "one"}).encode()))
         output = store.write_sync(lambda tx: tx.put_blob(b"out"))
         given: dict[str, Any] = {"job": "job", "turn": 0, "call_id": "c", "tool": name, "arguments_digest": arguments}
@@ -86,12 +86,13 @@ async def undone(folder: Path, name: str, status: Any, *, again: Any = None, bro
             store.write_sync(lambda tx: tx.begin_effect(undo_key(effect), **given))
         if again not in (None, "pending"):
             store.write_sync(lambda tx: tx.settle_effect(undo_key(effect), again))
-        if broken:
-            runtime.store = Failing(store, broken)  # type: ignore[assignment]
-        undo, failures = Undo(runtime), 0
+        used: Any = Failing(store, broken) if broken else store
+        runtime = Runtime(used, REGISTRY, folder, environment={})
+        runtime.jobs._facts["job", "run"] = JobFacts(None, agent, folder, "s")  # type: ignore[arg-type]
+        undo, failures = activities_of(runtime)["loom.effects.undo"], 0
         for _ in range(3 if broken else 2):
             try:
-                await environment.run(undo.undo, {"at": "take_back#1", "with": {}})
+                await environment.run(undo, {"at": "take_back#1", "with": {}})
             except StoreError:
                 failures += 1
         assert failures <= (broken > 0)  # what cannot be found out again waits for the store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.observe.events import Observe
+from activities.registration import activities_of
 from activities.runtime import Runtime
 from loom_store.store import Store
 from loom_tools.registry import ToolRegistry
@@ -37,7 +37,7 @@ async def announced(folder: Path, request: Any, content: bytes | None = None) ->
         environment.info = dataclasses.replace(environment.info, workflow_id="job-1")
         runtime = Runtime(store, ToolRegistry.load(), folder, command)
         envelope = {"at": "ask#1", "turn": 2, "with": {"approval_id": "ap_1", "request": request}}
-        await environment.run(Observe(runtime).announce, envelope)
+        await environment.run(activities_of(runtime)["loom.approval.announce"], envelope)
     told: dict[str, Any] = json.loads(notice.read_bytes())
     return told
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activities.runtime import ActivityCall
+from activities.record.activity_call import ActivityCall
 from activities.tool_calls.policy_layers import PolicyLayers, ask_function
 from loom_dsl.errors import ConfigurationError, MissingTools, PermissionDenied
 from loom_dsl.permissions.combine import narrowed, widenings
@@ -379,7 +379,7 @@ def test_the_strictest_policy_says_from_which_risk_on_decisions_are_signed(
 async def test_what_was_learnt_just_now_is_not_what_is_forgotten_for_other_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.runtime.MAX_FACTS", 2)
+    monkeypatch.setattr("activities.record.activity_call.MAX_REMEMBERED", 2)
     file = tmp_path / ".loom" / "policy.yaml"
     file.parent.mkdir()
     file.write_text(POLICY)

@@ -665,15 +665,12 @@ import sys
 from pathlib import Path
 sys.modules["cryptography"] = None  # as where it is not installed
 from loom_tools.approver_keys import ApproverKeys
-from activities.runtime import ActivityCall
+from activities.record.activity_call import ActivityCall
 from activities.jobs.signatures import Signed, keys_of
 from loom_client.signing import SigningKey
 from loom_dsl.errors import ConfigurationError
 
-class Runtime:
-    approver_keys = ApproverKeys(Path(sys.argv[1]))
-
-print(Signed(Runtime())._judged(ActivityCall("job", 0, "", "", {}, []), 0.0))
+print(Signed(None, ApproverKeys(Path(sys.argv[1])))._judged(ActivityCall("job", 0, "", "", {}, []), 0.0))
 for use in (lambda: keys_of(Path(sys.argv[1]), {}), lambda: SigningKey.new("maria")):
     try:
         use()

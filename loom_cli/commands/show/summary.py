@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from activities.model.usage import wasted_in
+from activities.record.transcript import wasted_in
 from activities.tool_calls.services import todo_of
 from loom_cli.commands.show.outputs import kept_outputs
 from loom_cli.required_action import Facts, gather, halted_steps, reason

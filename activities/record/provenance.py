@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterable, Sequence
 
-from activities.runtime import ActivityCall, CallMeans, Item, JobFacts, is_node_call, offered
-from activities.transcript import Transcript
+from activities.record.activity_call import ActivityCall, Item, is_node_call
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.transcript import Transcript
 from loom_dsl.agent.definition import call_name
 from loom_dsl.agent.messages import UNTRUSTED_TASK
 from loom_dsl.agent.provenance import (
@@ -33,14 +34,18 @@ class Provenance:
     """Judges calls by where the content of their job comes from.
 
     Args:
-        means: The worker's: its store says what jobs below gave, its tools may say that they give what is from outside.
+        jobs: Say what jobs below gave.
         transcript: The conversations.
+        registry: Its tools may say that they give what is from outside.
         trusted: Tools whose results the deployment trusts.
         roles: Those of the deployment.
     """
 
-    def __init__(self, means: CallMeans, transcript: Transcript, trusted: Sequence[str], roles: Roles) -> None:
-        self._means, self._transcript, self._trusted, self._roles = means, transcript, trusted, roles
+    def __init__(
+        self, jobs: JobStore, transcript: Transcript, registry: ToolRegistry, trusted: Sequence[str], roles: Roles
+    ) -> None:
+        self._jobs, self._transcript, self._registry = jobs, transcript, registry
+        self._trusted, self._roles = trusted, roles
 
     async def untrusted_reason(
         self, call: ActivityCall, facts: JobFacts, traits: ToolTraits, arguments: Arguments
@@ -54,9 +59,9 @@ class Provenance:
         harmless = traits.read_only and traits.hosts is None and not is_mcp(traits.name)
         if is_node_call(item) or harmless:
             return ""
-        told = await self._transcript.messages(await self._means.conversation(call.job), item["e"])
-        below = await self._means.store.read(lambda tx: sources_below(tx, call.job))
-        declared = _declared(self._means.registry, facts)
+        told = await self._transcript.messages(await self._jobs.conversation(call.job), item["e"])
+        below = await self._jobs.store.read(lambda tx: sources_below(tx, call.job))
+        declared = _declared(self._registry, facts)
         if not below and not any(_named(told, declared)):
             return ""
         heard = _heard(told, self._trusted, speaks(self._roles), declared)
@@ -74,7 +79,7 @@ def comes_from_outside(registry: ToolRegistry, facts: JobFacts, item: Item) -> b
     Raises:
         LoomError: This worker does not have the tool.
     """
-    reference = offered(facts, item).get(item["name"]) or str(item["name"])
+    reference = facts.offered(item).get(item["name"]) or str(item["name"])
     return is_untrusted(item["name"]) or (":" in reference and registry.resolve(reference).untrusted)
 
 

@@ -13,10 +13,11 @@ from activities.lifecycle.lease import AT_WORK, HELD_SECONDS, let_go, never_bega
 from activities.lifecycle.process_identity import this_process
 from activities.lifecycle.shutdown import STOPPED
 from activities.observe.events import store_events
-from activities.runtime import ActivityCall, JobFacts, Run, Runtime
-from activities.tool_calls.effects import ask_tool, outcome_of
+from activities.record.activity_call import ActivityCall, Run
+from activities.record.job_store import JobFacts, JobStore
+from activities.record.outcomes import ask_tool, outcome_of
 from activities.tool_calls.node import value_of
-from activities.tool_calls.services import secrets_of, services_of
+from activities.tool_calls.services import Lender
 from loom_dsl.agent.definition import call_name
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StepDied, StoreError
 from loom_dsl.text.redaction import redact
@@ -25,6 +26,7 @@ from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.queries.effects import undo_key
 from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
+from loom_tools.registry import ToolRegistry
 from loom_tools.running import describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised, by_position
 
@@ -68,8 +70,8 @@ class _Effect:
 class Undo:
     """The activity ``loom.effects.undo``."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: JobStore, registry: ToolRegistry, lender: Lender) -> None:
+        self._jobs, self._registry, self._lender = jobs, registry, lender
         self._unwritten: dict[tuple[Run, str], Told] = {}
         """What came of taking something back while the store has not taken it."""
 
@@ -84,9 +86,9 @@ class Undo:
             MissingTools: This worker lacks a tool whose effect is to be taken back; another one may have it.
         """
         call = ActivityCall.of(envelope)
-        await self._runtime.store.write(lambda tx: store_events(tx, call))
-        facts = await self._runtime.facts(call.job)
-        rows = {row.key: row for row in await self._runtime.store.read(lambda tx: tx.effects(call.job))}
+        await self._jobs.store.write(lambda tx: store_events(tx, call))
+        facts = await self._jobs.facts(call.job)
+        rows = {row.key: row for row in await self._jobs.store.read(lambda tx: tx.effects(call.job))}
         undone = {undo_key(row) for row in rows.values()}
         found: dict[str, int] = {}
         for row in reversed([row for key, row in rows.items() if key not in undone]):
@@ -102,9 +104,9 @@ class Undo:
             tool = self._tool(facts, row.tool)
             if tool is None or tool.compensate is None:
                 return "kept", NO_WAY
-            text = await self._runtime.store.read(lambda tx: tx.get_blob(row.arguments_digest))
-            one = _Effect(call, facts, await let_go(self._runtime.store, row, tool.timeout), tool, json.loads(text))
-            earlier = await self._runtime.store.read(lambda tx: tx.effect(one.key))
+            text = await self._jobs.store.read(lambda tx: tx.get_blob(row.arguments_digest))
+            one = _Effect(call, facts, await let_go(self._jobs.store, row, tool.timeout), tool, json.loads(text))
+            earlier = await self._jobs.store.read(lambda tx: tx.effect(one.key))
             return await (self._begin(one) if earlier is None else self._earlier(one, earlier))
         except (MissingTools, StoreError, StepDied) as error:
             if not isinstance(error, BlobMissing):
@@ -118,9 +120,9 @@ class Undo:
         unwritten = self._unwritten.get(one.place)
         if begun.status == "pending" and unwritten is not None:
             return await self._settle(one, *unwritten)
-        begun = await let_go(self._runtime.store, begun, one.tool.timeout)
-        epoch = await self._runtime.store.read(lambda tx: tx.epoch_began())
-        if never_began(begun, epoch) and await self._runtime.store.write(lambda tx: outcome_of(tx, one.key)) is None:
+        begun = await let_go(self._jobs.store, begun, one.tool.timeout)
+        epoch = await self._jobs.store.read(lambda tx: tx.epoch_began())
+        if never_began(begun, epoch) and await self._jobs.store.write(lambda tx: outcome_of(tx, one.key)) is None:
             return await self._begin(one)
         if begun.status == "settled":
             return "undone", begun.note or ""
@@ -132,13 +134,13 @@ class Undo:
         """Take it back, once it is clear that it happened. Until then nothing is begun: that may be tried again."""
         told, result = None, None
         try:
-            secrets = secrets_of(self._runtime.allowed, one.facts, one.tool, one.arguments)
+            secrets = self._lender.secrets(one.facts, one.tool, one.arguments)
             one = replace(one, arguments=one.arguments | secrets)
             happened, result = await self._happened(one)
             told = {"not_happened": NOT_THERE, "unknown": UNCLEAR}.get(happened)
         except PermissionDenied as error:
             told = "failed", self._masked(error.message)
-        begun = await self._runtime.store.write(lambda tx: self._write(tx, one, told))
+        begun = await self._jobs.store.write(lambda tx: self._write(tx, one, told))
         if not begun.created:
             return await self._earlier(one, begun)
         if told is not None:
@@ -171,7 +173,7 @@ class Undo:
         row = one.effect
         if row.status == "settled":
             name = row.result_digest
-            text = "" if name is None else (await self._runtime.store.read(lambda tx: tx.get_blob(name))).decode()
+            text = "" if name is None else (await self._jobs.store.read(lambda tx: tx.get_blob(name))).decode()
             return "happened", value_of(text, one.tool)
         found = await ask_tool(one.tool, one.arguments, self._context(one, row.key))
         return found.outcome, found.result
@@ -181,12 +183,12 @@ class Undo:
         assert compensate is not None
         keywords = {"arguments": one.arguments, "result": result, "context": self._context(one, one.key)}
         code = Code.of(one.tool, "compensate", by_position)
-        if not await self._runtime.keep(lambda tx: tx.start_effect(one.key, this_process()), durable=False):
+        if not await self._jobs.keep(lambda tx: tx.start_effect(one.key, this_process()), durable=False):
             raise ApplicationError("another worker takes this back", type=STOPPED)
         for number in range(1, ATTEMPTS + 1):
             if number > 1:
                 await asyncio.sleep(PAUSES[number - 2])
-                await self._runtime.keep(lambda tx: tx.count_attempt(one.key))
+                await self._jobs.keep(lambda tx: tx.count_attempt(one.key))
             try:
                 async with asyncio.timeout(None if runs_apart(code) else one.tool.timeout):
                     await run_function(
@@ -207,7 +209,7 @@ class Undo:
         note = self._masked(note)
         # Nobody else knows it: where the store fails, the next attempt that comes here writes it down.
         self._unwritten[one.place] = outcome, note
-        await self._runtime.keep(lambda tx: tx.settle_effect(one.key, _STATUS[outcome], note=note or None))
+        await self._jobs.keep(lambda tx: tx.settle_effect(one.key, _STATUS[outcome], note=note or None))
         self._unwritten.pop(one.place, None)
         return outcome, note
 
@@ -220,14 +222,14 @@ class Undo:
             "outcome": outcome,
             **({"message": note} if note else {}),
         }
-        await self._runtime.keep(lambda tx: tx.append_events(call.job, f"{undo_key(row)}/told", [event]))
+        await self._jobs.keep(lambda tx: tx.append_events(call.job, f"{undo_key(row)}/told", [event]))
 
     def _tool(self, facts: JobFacts, name: str) -> Tool | None:
         references = {call_name(reference): reference for reference in facts.agent.tools}
-        return self._runtime.registry.resolve(references[name]) if name in references else None
+        return self._registry.resolve(references[name]) if name in references else None
 
     def _masked(self, text: str) -> str:
-        return redact(text[: 8 * MAX_NOTE], self._runtime.secrets)[:MAX_NOTE]
+        return redact(text[: 8 * MAX_NOTE], self._jobs.secrets)[:MAX_NOTE]
 
     def _context(self, one: _Effect, key: str) -> ToolContext:
         return ToolContext(
@@ -237,5 +239,5 @@ class Undo:
             call_id=one.effect.call_id,
             idempotency_key=key,
             cancelled=threading.Event().is_set,
-            services=services_of(self._runtime, one.call, one.facts),
+            services=self._lender.services(one.call, one.facts),
         )

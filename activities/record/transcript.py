@@ -2,19 +2,16 @@
 
 import base64
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from activities.runtime import Conversation
+from activities.record.job_store import Conversation
+from loom_dsl.agent.turn import Usage
 from loom_dsl.tools.context import Image, ToolOutput
 from loom_store.rows import Entry
 from loom_store.store import Store
 from loom_store.transaction import Transaction
-from loom_store.transcript import (
-    Message,
-    images_in,
-    rendered,
-)
+from loom_store.transcript import PRIVATE, Message, images_in, rendered
 
 # Images that tools return: kept in the store, named in the conversation, and sent to the model beside the text.
 
@@ -39,8 +36,16 @@ def image_parts(tx: Transaction, kept: Sequence[Mapping[str, Any]]) -> list[dict
 
 MASKED = "masked"
 """Under this name an answer's head lists the calls in whose arguments secrets were masked, by their places."""
+WASTED = "wasted"
+"""Under this name an answer's head has the tokens of the attempts that were lost before it."""
 MAX_BYTES = 64 * 1024 * 1024
 """Characters of rendered messages that are kept in memory."""
+
+
+def wasted_in(entries: Iterable[Entry], job: str) -> Usage:
+    """Add up what was wasted for the answers of a job."""
+    kept: Iterable[dict[str, Any]] = (entry.head.get(PRIVATE) or {} for entry in entries if entry.job == job)
+    return sum((Usage(**one[WASTED]) for one in kept if WASTED in one), Usage())
 
 
 class Transcript:

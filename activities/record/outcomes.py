@@ -1,4 +1,4 @@
-"""What the ledger knows of a tool call that an attempt began, and nobody saw the end of."""
+"""What became of a tool call: as the ledger knows it where nobody saw its end, and as the model is told of it."""
 
 import asyncio
 import contextlib
@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.lifecycle.lease import is_held, never_began
-from activities.runtime import ActivityCall
-from loom_dsl.errors import OutcomeUnknown, UnreadableResult
+from activities.record.activity_call import ActivityCall
+from loom_dsl.errors import LoomError, MissingTools, OutcomeUnknown, StepDied, StoreError, UnreadableResult
+from loom_dsl.text.redaction import redact
 from loom_dsl.tools.context import Reconciliation, ToolContext
+from loom_dsl.tools.result import ToolMessage, failure, reference_of, refusal, success
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.rows import EffectStatus
 from loom_store.transaction import Transaction
@@ -73,3 +75,45 @@ def outcome_of(tx: Transaction, key: str) -> dict[str, Any] | None:
     if effect.status == "pending" and not is_held(effect):
         tx.settle_effect(key, "unknown", note=unknown.message)
     return {"ok": False, "code": unknown.code, "message": unknown.message}
+
+
+MAX_MESSAGE = 8_000
+"""Characters of a failure's message that enter the history."""
+
+
+def is_told(error: LoomError) -> bool:
+    """Whether the model is to hear of it. What is wrong with this worker may be right with another, or later."""
+    return not isinstance(error, StoreError | MissingTools | StepDied)
+
+
+def failed(error: LoomError) -> dict[str, Any]:
+    """Give an error as a stage's outcome.
+
+    Raises:
+        LoomError: It is not the model's to hear of.
+    """
+    if not is_told(error):
+        raise error
+    return {"ok": False, "code": error.code, "message": error.message[:MAX_MESSAGE]}
+
+
+def message_of(
+    outcome: Mapping[str, Any], output: bytes, secrets: Mapping[str, str], *, reads_on: bool
+) -> tuple[ToolMessage, str]:
+    """Make the message of a call's outcome, and its text as it may be stored.
+
+    Args:
+        outcome: What the stage `execute` said, or who decided about the call.
+        output: The content that an outcome names which is ok.
+        secrets: Values that must not be stored.
+        reads_on: Whether the agent can read on in an output that is cut.
+    """
+    if "choice" in outcome:
+        message = refusal(outcome)
+    elif outcome.get("ok"):
+        reference = reference_of(outcome["output"]) if reads_on else ""
+        message = success(output.decode(), reference=reference)
+    else:
+        message = failure(outcome["code"], outcome["message"])
+    # An output was redacted before it was kept; what others say about a call was not.
+    return message, message.content if outcome.get("ok") else redact(message.content, secrets)
