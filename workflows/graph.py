@@ -83,12 +83,8 @@ class GraphWorkflow:
             raise WrongEngine(f"the job needs engine {envelope.get('engine')}, and this worker has {ENGINE}")
         if "order" in envelope:
             envelope["state"] = await begin(envelope.pop("order"), self._abort_by_temporal)
-        self._machine = Machine(
-            Plan.load(plan.text),
-            MachineState.from_json(envelope["state"]),
-            workflow.info().workflow_id,
-            workflow.patched,
-        )
+        state = MachineState.from_json(envelope["state"])
+        self._machine = Machine(Plan.load(plan.text), state, workflow.info().workflow_id)
         self._steps = envelope.get("steps")
         self._carriers = Carriers(self._machine, self._queue)
         self._children = Children(self._machine, self._queue, self._carriers, envelope)

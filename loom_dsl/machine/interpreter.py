@@ -4,7 +4,7 @@ Two drivers run it: a Temporal workflow, and a loop in memory. The machine never
 which activities finish, except where the graph says so: tokens are worked on in the order of their names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from loom_dsl.agent.states import RunState
@@ -75,8 +75,6 @@ from loom_dsl.machine.tokens.retry import EARLY, is_due, pause_over, run_again, 
 
 
 AT, CODE = "~time", "max_run_duration"
-DUE = "loom.timers.1"
-"""Marks the runs in which a timer ends only what is due. A run that came to another before that goes on without it."""
 
 
 def watch(machine: "Machine") -> None:
@@ -249,14 +247,9 @@ class Machine(Moves):
     """Interprets a plan: takes one input after the other, and lets tokens go on as far as they can."""
 
     def __init__(
-        self,
-        plan: Plan,
-        state: MachineState,
-        job: str,
-        patched: Callable[[str], bool] = lambda rules: True,
-        handlers: Mapping[str, NodeHandler[Any]] = HANDLERS,
+        self, plan: Plan, state: MachineState, job: str, handlers: Mapping[str, NodeHandler[Any]] = HANDLERS
     ) -> None:
-        super().__init__(plan, state, job, patched, handlers)
+        super().__init__(plan, state, job, handlers)
 
     def feed(self, happened: Input) -> list[Command]:
         """Take one input and give the commands that follow from it, in an order that replays."""
@@ -313,7 +306,7 @@ class Machine(Moves):
             return pause_over(self, token)
         if due is None:
             return None
-        if due - self.state.last > EARLY and self.patched(DUE):
+        if due - self.state.last > EARLY:
             return self.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
         return self.handler(token).deadline(self, token)
 

@@ -14,8 +14,7 @@ URGENT = frozenset({
     *("halted", "resumed", "waiting"),
 })  # fmt: skip
 """Events that an observer waits for; others may travel with whatever activity comes next."""
-_TELLS_APART = {"escalated": "step", "halted": "due"}
-"""What such a change says since `tokens.core.NAMED`; others say it by themselves."""
+_ABOUT_A_QUESTION = frozenset({"approval_requested", "approval_changed", "approval_decided"})
 
 MAX_OPEN = 500
 """Events that wait for a carrier until they are stored without one."""
@@ -37,10 +36,7 @@ def is_told_once(event: dict[str, Any]) -> bool:
 
     The machine gives each question another id, and numbers or dates what may happen to one again.
     """
-    kind = event["t"]
-    if kind == "approval_changed":
-        return _TELLS_APART.get(event["what"], "what") in event
-    return kind in ("approval_requested", "approval_decided") or (kind == "control" and "id" in event)
+    return event["t"] in _ABOUT_A_QUESTION or (event["t"] == "control" and "id" in event)
 
 
 @dataclass(slots=True)

@@ -18,12 +18,6 @@ from loom_dsl.machine.tokens.core import SideWork
 from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.tools.risk import reaches
 
-RULES = "loom.arrivals.1"
-"""Marks the runs that follow these rules: decisions count in the order of their arrival, the same one again is answered
-as the first, what comes after a question's timer is late, and no decision sets that timer anew. A run that came to
-such a place before there were rules goes on without them."""
-SAID = "loom.arrivals.2"
-"""Marks the runs in which a decision that says the same as one that counted is no refusal when its question is gone."""
 ONCE = "this was received before, and counts once"
 MAX_KEPT = 100
 """Decisions of which a job knows that they counted."""
@@ -66,7 +60,7 @@ def in_stage(machine: Moves, name: str, stage: Stage) -> list[PendingDecision]:
 def is_its_turn(machine: Moves, pending: PendingDecision) -> bool:
     """Whether nothing that came before it keeps a decision waiting whose question is open."""
     queue = machine.pending_decisions.get(pending.decision.approval_id)
-    return not queue or queue[0] is pending or not machine.patched(RULES)
+    return not queue or queue[0] is pending
 
 
 def next_queued(machine: Moves, name: str) -> PendingDecision | None:

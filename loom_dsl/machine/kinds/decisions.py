@@ -33,8 +33,6 @@ from loom_dsl.machine.kinds.decision_queue import (
     MAX_VERIFIED,
     ONCE,
     PIPELINES,
-    RULES,
-    SAID,
     UNVERIFIABLE,
     answer_all,
     find_question,
@@ -293,10 +291,10 @@ def abort(machine: Moves, by: str, reason: str) -> None:
 def decide(machine: Moves, signal: SignalReceived, decision: Decision) -> None:
     """Take a decision, or say why it does not count."""
     before = outcome(machine, decision)
-    if before is not None and machine.patched(RULES):
+    if before is not None:
         return machine.answer(signal.answer_to, *before)
     twin = pending_twin(machine, decision)
-    if twin is not None and machine.patched(RULES):
+    if twin is not None:
         return twin.repeat(signal)
     token = find_question(machine, decision.approval_id)
     pending = PendingDecision(decision, signal, machine.state.last)
@@ -341,7 +339,7 @@ def _check_arrival(machine: Moves, token: Token, pending: PendingDecision) -> Fo
     if _standing(machine, token) is Question.OPEN:
         return _check_place(machine, pending)
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
-    if pending.signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
+    if pending.signal.answer_to is not None or token.data.get("fired"):
         return Found(Verdict.LATE, _late(token))
     if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MAX_CHECKED:
         return Found(Verdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
@@ -393,7 +391,7 @@ def _check_turn(machine: Moves, decision: Decision) -> Found:
 
 def _check_without_question(machine: Moves, decision: Decision) -> Found:
     """Nothing waits for a decision any more."""
-    if was_said(machine, decision) and machine.patched(SAID):
+    if was_said(machine, decision):
         return Found(Verdict.REPEATED, ("already_done", f"{decision.choice}: {ONCE}"))
     return Found(Verdict.REFUSED, was_counted(machine, decision) or _closed(machine, decision.approval_id))
 
@@ -405,7 +403,7 @@ def _do_what_was_due(machine: Moves, token: Token) -> None:
         return
     catch_up(machine, token, last)
     # A timer that each decision set anew would not fire while they keep coming.
-    if wake(token) != when or not machine.patched(RULES):
+    if wake(token) != when:
         set_timer(machine, token)
 
 
