@@ -16,7 +16,6 @@ from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
-    CancelActivity,
     CancelTimer,
     ChildEnded,
     Command,
@@ -57,8 +56,8 @@ from loom_dsl.machine.tokens.checkpoint import ANEW
 from loom_dsl.machine.tokens.compensation import never_began, push
 from loom_dsl.machine.tokens.deadlines import deadline_of
 from loom_dsl.machine.tokens.ending import (
+    abort,
     drop,
-    drop_all,
     end,
     flush,
     issue_flush,
@@ -98,11 +97,7 @@ def time_is_up(machine: "Machine") -> None:
     left = _left(machine)
     if machine.between_runs() or left is None or left > 0:
         return  # the next run looks itself; and what is left is waited for once more
-    machine.state.abort = {"by": "", "reason": "", "code": CODE}
-    drop_all(machine)
-    for at in machine.side_work:
-        if at.startswith("~announce/"):
-            machine.command(CancelActivity(at=at))
+    abort(machine, {"by": "", "reason": "", "code": CODE})
 
 
 def _left(machine: "Machine") -> float | None:

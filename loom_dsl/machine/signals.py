@@ -13,10 +13,12 @@ from loom_dsl.approvals.policy import is_among
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Retry
 from loom_dsl.machine.commands import ChildEnded, SignalReceived
+from loom_dsl.machine.decisions.queue import outcome
+from loom_dsl.machine.decisions.refusals import DECISION, refuse
+from loom_dsl.machine.decisions.stages import decide
 from loom_dsl.machine.kinds.approvals import HALT_CAUSE, renew_halted
-from loom_dsl.machine.kinds.decision_queue import outcome
-from loom_dsl.machine.kinds.decisions import DECISION, abort, decide, refuse
 from loom_dsl.machine.kinds.work import child_ended
+from loom_dsl.machine.tokens.ending import abort
 from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.machine.tokens.retry import resume_steps
 
@@ -226,7 +228,8 @@ def _control(machine: Moves, signal: SignalReceived, control: Control) -> None:
     elif control.op == "resume":
         _resume(machine, control)
     elif control.op == "abort":
-        abort(machine, control.by, control.reason)
+        reason = control.reason or (f"aborted by {control.by}" if control.by else "aborted")
+        abort(machine, {"by": control.by, "reason": reason})
     else:
         _inject(machine, control)
     return machine.answer(signal.answer_to, "recorded", f"{control.op} recorded")

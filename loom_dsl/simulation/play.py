@@ -22,10 +22,9 @@ from loom_dsl.machine.commands import (
     StartChild,
     TimerFired,
 )
-from loom_dsl.machine.kinds.approvals import digest_of
-from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFYING
-from loom_dsl.machine.kinds.decision_queue import must_be_signed
+from loom_dsl.machine.kinds.approvals import digest_of, must_be_signed
 from loom_dsl.machine.state import WAITING, MachineState
+from loom_dsl.machine.tokens.ending import VERIFICATIONS
 from loom_dsl.simulation.coverage import CountingMachine, Coverage
 from loom_dsl.simulation.in_memory import Simulation, Work
 from loom_dsl.simulation.mocks import EXECUTE, FORMAT, STAGES, Cast, MockAnswer, stage_result
@@ -186,7 +185,7 @@ class Play(Simulation):
                     "id": f"parent/{at}",
                 }
                 self.inner[at].signal("loom.control", order)
-            case RunActivity(at=at) if at.startswith(VERIFYING):
+            case RunActivity(at=at) if at.startswith(VERIFICATIONS):
                 self._inputs.append(ActivityDone(now=self.now, at=at, result={"verdict": VERIFIED}))
             case RunActivity() | StartChild():
                 self.stage.count += 1

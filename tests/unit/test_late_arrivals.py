@@ -3,7 +3,7 @@
 import pytest
 
 from loom_dsl.machine.commands import ActivityDone, CancelTimer, SignalReceived, StartTimer, TimerFired
-from loom_dsl.machine.kinds.decisions import MAX_CHECKED
+from loom_dsl.machine.decisions.stages import MAX_CHECKED
 from loom_dsl.simulation.in_memory import Simulation
 from tests.support.asked import KEYS, asked, decided, refusals, settle, signed, unsigned
 from tests.support.simulated import approvals, of_type
