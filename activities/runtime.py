@@ -24,7 +24,7 @@ from loom_dsl.errors import (
     StoreError,
     WrongStore,
 )
-from loom_dsl.graph.nodes import Tool as ToolNode
+from loom_dsl.graph.nodes import ToolCallNode as ToolNode
 from loom_dsl.graph.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction

@@ -98,7 +98,7 @@ costs no events; what a party answered ends an activity, and the machine counts 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LocalOutcome:
     """What a stretch of local executions tells of one of them."""
 
     outcome: list[Any]
@@ -115,7 +115,7 @@ class LocalBatchOver:
     begun: list[str]
 
 
-Happened = Input | Told | LocalBatchOver
+Happened = Input | LocalOutcome | LocalBatchOver
 
 
 class Carriers:
@@ -168,7 +168,7 @@ class Carriers:
         name = f"{turn.turn_counter if turn else 0}/~local#{self._stretches}"
         self._tasks[name] = asyncio.create_task(self._run_stretch(name, argument, [c.at for c in waiting]))
 
-    def believed(self, told: Told) -> ActivityDone | ActivityFailed | None:
+    def believed(self, told: LocalOutcome) -> ActivityDone | ActivityFailed | None:
         """Give what a stretch tells of an execution, if the machine has commanded just that."""
         name, mark, verdict, *rest = told.outcome
         at = name.partition("/")[2]
@@ -259,7 +259,7 @@ class Carriers:
             pass  # whatever it was, each execution on its own will tell it
         finally:
             self._tasks.pop(name, None)
-        self._queue += [*map(Told, told), LocalBatchOver(begun)]
+        self._queue += [*map(LocalOutcome, told), LocalBatchOver(begun)]
 
     async def _activity(self, command: RunActivity) -> None:
         at = command.at

@@ -38,7 +38,7 @@ FIRST_LOOK, MAX_LOOK = timedelta(minutes=1), timedelta(hours=1)
 """A child job reports when it ends. One that was terminated cannot, so it is looked after: soon, then less often."""
 
 
-class Children:
+class ChildJobs:
     """Starts, looks after and aborts the child jobs of one job."""
 
     def __init__(self, machine: Machine, queue: list[Any], carriers: Carriers, envelope: dict[str, Any]) -> None:

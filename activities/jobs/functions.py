@@ -25,7 +25,7 @@ from loom_dsl.tools.arguments import ADVICE, check_arguments
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.schema import clean_schema
 from loom_tools.isolation.processes import LOADING_SECONDS
-from loom_tools.running import Progress, describe, run_function, runs_apart
+from loom_tools.running import ProgressReporter, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised
 
 MAX_RESULT = 256 * 1024
@@ -84,7 +84,7 @@ class Function:
         function = self._runtime.registry.function(reference)
         signature = _signature(function)
         keywords = _keywords(reference, signature, call.arguments["with"])
-        stop, progress = threading.Event(), Progress(self._teller(call), MAX_PROGRESS)
+        stop, progress = threading.Event(), ProgressReporter(self._teller(call), MAX_PROGRESS)
         context = ToolContext(
             working_dir=(await self._runtime.facts(call.job)).workdir,
             job=call.job,

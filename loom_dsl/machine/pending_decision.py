@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.machine.commands import SignalReceived
-from loom_dsl.machine.decision_states import Stage, Verdict
+from loom_dsl.machine.decision_states import CheckVerdict, Stage
 from loom_dsl.text.canonical import canonical_json, digest
 
 Refusal = tuple[str, str]
@@ -21,7 +21,7 @@ class Found:
         decided: What all have decided, where that is it.
     """
 
-    verdict: Verdict
+    verdict: CheckVerdict
     answer: Refusal = ("", "")
     decided: Decision | None = None
 

@@ -52,7 +52,7 @@ class Happening:
 
 
 @dataclass(slots=True)
-class Stage:
+class CaseContext:
     """What all jobs of a case share.
 
     Attributes:
@@ -85,7 +85,7 @@ class Play(Simulation):
         self,
         plan: Plan,
         state: MachineState,
-        stage: Stage,
+        stage: CaseContext,
         *,
         job: str = "job",
         prefix: str = "",
@@ -285,7 +285,7 @@ class Outside:
     """
 
     case: ScenarioCase
-    stage: Stage
+    stage: CaseContext
     root: Play
     problems: list[str] = field(default_factory=list)
     _planned: list[_Planned] = field(default_factory=list)

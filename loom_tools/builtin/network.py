@@ -241,7 +241,7 @@ class Target:
         return self.url.partition("?")[0]
 
 
-class Answered(Protocol):
+class HttpResponse(Protocol):
     """What the functions here look at in an answer."""
 
     status: int
@@ -334,7 +334,7 @@ def _secret(name: str, target: Target, context: ToolContext) -> str:
     return context.services.secret(name, target.origin)
 
 
-def redirect_of(target: Target, method: str, found: Answered) -> Target | None:
+def redirect_of(target: Target, method: str, found: HttpResponse) -> Target | None:
     """Say where to ask instead, or None when the answer is to be told.
 
     Only what asks is asked again, and only at the same host: the policy was asked about that one, and secrets are
@@ -349,7 +349,7 @@ def redirect_of(target: Target, method: str, found: Answered) -> Target | None:
     return following if following.host == target.host and (same or upgraded) else None
 
 
-def answer_text(found: Answered, target: Target) -> str:
+def answer_text(found: HttpResponse, target: Target) -> str:
     """Write an answer as a model reads it."""
     lines = [f"HTTP {found.status} from {target.shown}"]
     lines += [f"{name}: {found.headers[name][:500]}" for name in _SHOWN if name in found.headers]
@@ -358,7 +358,7 @@ def answer_text(found: Answered, target: Target) -> str:
     return "\n".join([*lines, "", *_body(found)])
 
 
-def _body(found: Answered) -> list[str]:
+def _body(found: HttpResponse) -> list[str]:
     kind = found.headers.get("content-type", "").lower()
     encoding = found.headers.get("content-encoding", "identity").lower()
     if not found.body:

@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolUnavailable
 from loom_dsl.permissions.paths import PathPattern
-from loom_tools.sandbox.order import Limits, Means, Order
+from loom_tools.sandbox.order import Means, ResourceLimits, SandboxOrder
 from loom_tools.sandbox.protected_files import Protected, make_missing, protected_in
 
 Mode = Literal["required", "best_effort", "off"]
@@ -76,8 +76,8 @@ def order_of(
     *,
     cpu: float,
     protected: Sequence[Path] = (),
-    limits: Limits | None = None,
-) -> Order:
+    limits: ResourceLimits | None = None,
+) -> SandboxOrder:
     """Describe a command as the settings want it.
 
     Args:
@@ -104,8 +104,8 @@ def order_of(
         for path in _more(environment):
             _check_place(path, [*protected, *_secret_places(environment)], f"{READABLE} names")
     within = _protected(place, mode, means, environment)
-    given = limits or Limits()
-    return Order(
+    given = limits or ResourceLimits()
+    return SandboxOrder(
         argv=list(argv),
         env={**_kept(environment), **_SAID, "PATH": _path(environment, read)},
         cwd=place,
@@ -115,7 +115,9 @@ def order_of(
         kept=list(within.kept),
         held=list(within.held),
         absent=list(within.absent),
-        limits=Limits(**{name: getattr(given, name) for name in Limits.__slots__} | {"cpu": int(cpu) + 1}),
+        limits=ResourceLimits(
+            **{name: getattr(given, name) for name in ResourceLimits.__slots__} | {"cpu": int(cpu) + 1}
+        ),
         landlock=0 if mode == "off" else means.landlock,
         filtered=mode != "off" and means.filters,
         namespaces=mode != "off" and means.namespaces,

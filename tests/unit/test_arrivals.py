@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.approvals.signature import VERIFIED
-from loom_dsl.machine.commands import Answer, RunActivity, SignalReceived
+from loom_dsl.machine.commands import RunActivity, SignalReceived, UpdateAnswer
 from loom_dsl.text.canonical import digest
 from tests.support.asked import ASKED, KEYS, Payload, asked, decided, refusals, settle, signed, unsigned, verify
 from tests.support.simulated import check_state, of_type
@@ -222,7 +222,7 @@ def test_how_many_have_answered_alike_is_told_with_their_names() -> None:
     answers = []
     for by in ("ann", "ANN"):
         signal = SignalReceived(now=sim.now, name="loom.decision", payload=unsigned(sim, by), answer_to=by)
-        answers += [command.message for command in sim.machine.feed(signal) if isinstance(command, Answer)]
+        answers += [command.message for command in sim.machine.feed(signal) if isinstance(command, UpdateAnswer)]
     assert answers == ["approve recorded: 1 of 2 (ann)", "ANN has answered already, and counts once; 1 of 2 (ann)"]
 
 

@@ -12,7 +12,7 @@ from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.signature import TOO_LATE, VERIFIED
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import ActivityFailed, CancelTimer, RunActivity, SignalReceived
-from loom_dsl.machine.decision_states import Question, Stage, Verdict, next_stage
+from loom_dsl.machine.decision_states import CheckVerdict, Question, Stage, next_stage
 from loom_dsl.machine.decisions import queue, signatures
 from loom_dsl.machine.decisions.eligibility import refusal
 from loom_dsl.machine.decisions.queue import find_question, in_stage
@@ -120,26 +120,26 @@ def _check_arrival(machine: Moves, token: Token | None, pending: PendingDecision
     if token is None:
         return _check_without_question(machine, pending.decision)
     if refused := signatures.replay(machine, pending.decision) or refusal(machine, token, pending.decision):
-        return Found(Verdict.REFUSED, refused)
+        return Found(CheckVerdict.REFUSED, refused)
     if _standing(machine, token) is Question.OPEN:
         return _check_place(machine, pending)
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
     if pending.signal.answer_to is not None or token.data.get("fired"):
-        return Found(Verdict.LATE, _late(token))
+        return Found(CheckVerdict.LATE, _late(token))
     if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MAX_CHECKED:
-        return Found(Verdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
-    return Found(Verdict.UNDATED)
+        return Found(CheckVerdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
+    return Found(CheckVerdict.UNDATED)
 
 
 def _check_time(machine: Moves, token: Token | None, pending: PendingDecision, result: Any) -> Found:
     """The server's time of a decision is known, or could not be found; in doubt it is late."""
     if token is None:
-        return Found(Verdict.CLOSED, _closed(machine, pending.decision.approval_id))
+        return Found(CheckVerdict.CLOSED, _closed(machine, pending.decision.approval_id))
     sent = result.get("sent") if isinstance(result, dict) else None
     if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
-        return Found(Verdict.LATE, _late(token))
+        return Found(CheckVerdict.LATE, _late(token))
     if replayed := signatures.replay(machine, pending.decision):
-        return Found(Verdict.REFUSED, replayed)
+        return Found(CheckVerdict.REFUSED, replayed)
     pending.sent = sent
     return _check_place(machine, pending)
 
@@ -147,11 +147,13 @@ def _check_time(machine: Moves, token: Token | None, pending: PendingDecision, r
 def _check_place(machine: Moves, pending: PendingDecision) -> Found:
     """A decision came in time from somebody who may decide: what it waits for."""
     if pending.decision.signature is None:
-        return Found(Verdict.TURN if queue.is_its_turn(machine, pending) else Verdict.BEHIND)
+        return Found(CheckVerdict.TURN if queue.is_its_turn(machine, pending) else CheckVerdict.BEHIND)
     verified = in_stage(machine, pending.decision.approval_id, Stage.VERIFYING)
     if sum(other is not pending for other in verified) >= signatures.MAX_VERIFIED:
-        return Found(Verdict.CROWDED, ("full", "too many signatures for this approval are being verified; try again"))
-    return Found(Verdict.SIGNED)
+        return Found(
+            CheckVerdict.CROWDED, ("full", "too many signatures for this approval are being verified; try again")
+        )
+    return Found(CheckVerdict.SIGNED)
 
 
 def _check_signature(machine: Moves, token: Token | None, pending: PendingDecision, result: Any) -> Found:
@@ -162,8 +164,10 @@ def _check_signature(machine: Moves, token: Token | None, pending: PendingDecisi
         pending.sent = machine.state.last
         return _check_place(machine, pending)
     if verdict == VERIFIED:
-        return Found(Verdict.VERIFIED)
-    return Found(Verdict.UNVERIFIABLE if verdict == signatures.UNVERIFIABLE else Verdict.REFUSED, (verdict, why))
+        return Found(CheckVerdict.VERIFIED)
+    return Found(
+        CheckVerdict.UNVERIFIABLE if verdict == signatures.UNVERIFIABLE else CheckVerdict.REFUSED, (verdict, why)
+    )
 
 
 def _check_turn(machine: Moves, token: Token | None, pending: PendingDecision, result: Any) -> Found:
@@ -171,7 +175,7 @@ def _check_turn(machine: Moves, token: Token | None, pending: PendingDecision, r
     if token is None:
         return _check_without_question(machine, pending.decision)
     replayed = signatures.replay(machine, pending.decision)
-    return Found(Verdict.REFUSED, replayed) if replayed else Found(Verdict.TURN)
+    return Found(CheckVerdict.REFUSED, replayed) if replayed else Found(CheckVerdict.TURN)
 
 
 def _check_votes(machine: Moves, token: Token | None, pending: PendingDecision, result: Any) -> Found:
@@ -182,8 +186,8 @@ def _check_votes(machine: Moves, token: Token | None, pending: PendingDecision, 
 def _check_without_question(machine: Moves, decision: Decision) -> Found:
     """Nothing waits for a decision any more."""
     if queue.was_said(machine, decision):
-        return Found(Verdict.REPEATED, ("already_done", f"{decision.choice}: {queue.ONCE}"))
-    return Found(Verdict.REFUSED, signatures.replay(machine, decision) or _closed(machine, decision.approval_id))
+        return Found(CheckVerdict.REPEATED, ("already_done", f"{decision.choice}: {queue.ONCE}"))
+    return Found(CheckVerdict.REFUSED, signatures.replay(machine, decision) or _closed(machine, decision.approval_id))
 
 
 def _late(token: Token) -> Refusal:
@@ -261,7 +265,7 @@ def _apply(machine: Moves, token: Token | None, pending: PendingDecision, found:
     name = token.data["id"]
     close_approval(machine, token, **told, digest=digest_of(token.data["request"]))
     for other in in_stage(machine, name, Stage.LOOKING_UP):
-        _enter(machine, other, Found(Verdict.CLOSED, _closed(machine, name)))
+        _enter(machine, other, Found(CheckVerdict.CLOSED, _closed(machine, name)))
     machine.command(CancelTimer(at=token.at))
     token.data, token.status = {}, READY
     if decision.choice == "terminate":

@@ -2,7 +2,7 @@
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.policy import person
-from loom_dsl.machine.decision_states import Verdict
+from loom_dsl.machine.decision_states import CheckVerdict
 from loom_dsl.machine.decisions.queue import keep
 from loom_dsl.machine.decisions.signatures import proof_of, spend_nonce
 from loom_dsl.machine.kinds.approvals import policy_of
@@ -22,7 +22,7 @@ def vote(machine: Core, token: Token, decision: Decision) -> Found:
     need = policy_of(token).quorum
     if need == 1 or decision.choice in STOPS:
         _note(machine, decision)
-        return Found(Verdict.DECIDED, decided=decision)
+        return Found(CheckVerdict.DECIDED, decided=decision)
     votes: list[Vote] = token.data.get("votes", [])
     message = decision.message if decision.choice == "respond" else ""
     content = digest(canonical_json([decision.choice, decision.edited_arguments, message]))[:16]
@@ -31,20 +31,20 @@ def vote(machine: Core, token: Token, decision: Decision) -> Found:
         count = _count(_alike(votes, before["content"]), need)
         why = f"{decision.by} has answered already, and counts once; {count}"
         if before["content"] != content:
-            return Found(Verdict.REFUSED, ("not_allowed", why))
+            return Found(CheckVerdict.REFUSED, ("not_allowed", why))
         keep(machine, decision, "already_done")
-        return Found(Verdict.REPEATED, ("already_done", why))
+        return Found(CheckVerdict.REPEATED, ("already_done", why))
     _note(machine, decision)
     mine = {"by": decision.by, "content": content, "remember": decision.remember, "message": decision.message}
     mine |= {"key": decision.signature.key} if decision.signature else {}
     token.data["votes"] = [*votes, mine]
     alike = _alike(token.data["votes"], content)
     if len(alike) >= need:
-        return Found(Verdict.DECIDED, decided=_decision_of_all(decision, alike, message))
+        return Found(CheckVerdict.DECIDED, decided=_decision_of_all(decision, alike, message))
     have = {"choice": decision.choice, "by": decision.by, "have": len(alike), "need": need}
     proof = proof_of(token, decision)
     machine.emit("approval_changed", approval_id=token.data["id"], what="vote", **have, **proof)
-    return Found(Verdict.RECORDED, ("recorded", f"{decision.choice} recorded: {_count(alike, need)}"))
+    return Found(CheckVerdict.RECORDED, ("recorded", f"{decision.choice} recorded: {_count(alike, need)}"))
 
 
 def _note(machine: Core, decision: Decision) -> None:

@@ -10,7 +10,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.values import Meter
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.machine.commands import ActivityFailed, Command, RunActivity, UpdateAnswer
 from loom_dsl.machine.pending_decision import PendingDecision
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
 from loom_dsl.machine.tokens.scope import names_at, turn_names
@@ -91,7 +91,7 @@ class Core:
     def answer(self, to: str | None, verdict: str, message: str = "") -> None:
         """Answer an update; a signal has nobody to answer to."""
         if to is not None:
-            self.command(Answer(to=to, verdict=verdict, message=message))
+            self.command(UpdateAnswer(to=to, verdict=verdict, message=message))
 
     def node(self, token: Token) -> Node:
         """The node that a token is at."""
