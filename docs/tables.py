@@ -29,7 +29,7 @@ from loom_dsl.authoring.schema import field_docstrings
 from loom_dsl.fields import Retry, format_duration
 from loom_dsl.graph.checks.structure import ENGINE_CODES
 from loom_dsl.graph.edges import Compensation, Deadline, Edge, Next, Node
-from loom_dsl.graph.generated import Allow, Written
+from loom_dsl.graph.generated import Allow, GeneratedGraph
 from loom_dsl.graph.graph import Defaults, Graph
 from loom_dsl.graph.nodes import (
     NODE_KINDS,
@@ -52,7 +52,7 @@ from loom_dsl.graph.nodes import (
     Subgraph,
     TimerSpec,
 )
-from loom_dsl.graph.nodes import Tool as ToolNode
+from loom_dsl.graph.nodes import ToolCallNode as ToolCallNode
 from loom_dsl.graph.plan import RUN
 from loom_dsl.graph.state import InputField, StateField
 from loom_dsl.machine.signals import Control
@@ -74,7 +74,7 @@ from loom_dsl.simulation.scenario import (
     SentEvent,
     Steered,
 )
-from loom_dsl.simulation.script import Case, Failure, Script, ScriptedCall, ScriptedUsage, Step, When
+from loom_dsl.simulation.script import Case, Script, ScriptedCall, ScriptedFailure, ScriptedStep, ScriptedUsage, When
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.tool import Tool
 from loom_tools.builtin import BUILTIN_TOOLS
@@ -177,15 +177,27 @@ TABLES: dict[str, Callable[[], str]] = {
     "agent": fields(Agent, Permissions, Limits, Approvals, Escalation),
     "graph": fields(
         *(Graph, InputField, StateField, Defaults, Node, Edge, Next, Deadline, Compensation, Retry),
-        *(Activity, ToolNode, AgentNode, LlmSpec, ApprovalSpec, EventSpec, TimerSpec, JoinSpec, MapSpec, Barrier, Open),
-        *(LoopSpec, Subgraph, Written, Allow, Race, Set, Cancel, End, FailSpec, RecurseSpec),
+        *(
+            Activity,
+            ToolCallNode,
+            AgentNode,
+            LlmSpec,
+            ApprovalSpec,
+            EventSpec,
+            TimerSpec,
+            JoinSpec,
+            MapSpec,
+            Barrier,
+            Open,
+        ),
+        *(LoopSpec, Subgraph, GeneratedGraph, Allow, Race, Set, Cancel, End, FailSpec, RecurseSpec),
     ),
     "node-kinds": lambda: table(("kind", "what it does", "its value"), _kinds()),
     "scenario": fields(
         *(Scenario, ScenarioCase, MockedResult, MockedError, MockedDecision, SentEvent, Steered),
         *(Expected, ExpectedFailure, ExpectedEvent),
     ),
-    "script": fields(Script, Step, ScriptedCall, ScriptedUsage, Failure, Case, When),
+    "script": fields(Script, ScriptedStep, ScriptedCall, ScriptedUsage, ScriptedFailure, Case, When),
     "policy": fields(Policy),
     "role": fields(Role),
     "decision": fields(Decision, Signature),

@@ -9,7 +9,7 @@ from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import UserError
 from loom_dsl.graph.plan import Plan
 from loom_dsl.observe.events import EventType
-from loom_dsl.simulation.recording import TOLD, Question, Record, TurnRecord
+from loom_dsl.simulation.recording import TOLD, Record, RecordedQuestion, TurnRecord
 from loom_store.rows import Entry
 from loom_store.transaction import Transaction
 from loom_store.transcript import PRIVATE
@@ -85,11 +85,11 @@ class _Reading:
                 turn.results[event["tool_call_id"]] = {"id": event["tool_call_id"], **kept}
             case EventType.APPROVAL_REQUESTED if isinstance(event.get("request"), Mapping):
                 call = str(event["request"].get("call_id", ""))
-                turn.questions[call] = Question(request=event["request"])
+                turn.questions[call] = RecordedQuestion(request=event["request"])
                 self._questions[event["approval_id"]] = turn, call
             case EventType.APPROVAL_DECIDED if event["approval_id"] in self._questions:
                 asked, call = self._questions[event["approval_id"]]
-                asked.questions[call] = Question(request=asked.questions[call].request, decision=event)
+                asked.questions[call] = RecordedQuestion(request=asked.questions[call].request, decision=event)
 
 
 def _take_entry(turn: TurnRecord, entry: Entry, injected: str) -> None:

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``500ms``, ``90s``, ``5m``, ``4h``, ``1d``."""
+"""Fields of documents: where one stands, and durations as people write them: ``500ms``, ``90s``, ``5m``, ``1d``."""
 
 import re
 from datetime import timedelta
@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
 
+DocumentPath = tuple[str | int, ...]
+"""Where something stands in a document: the keys of mappings and the positions in lists that lead to it."""
 MAX_OUTAGE = 86_400.0
 """Seconds for which an outage is waited for where nothing else is said: a day."""
 

@@ -12,7 +12,7 @@ from loom_client.job import Job, with_whole_answer
 from loom_client.start.submission import new_id
 from loom_dsl.agent.run import RunResult
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
-from loom_dsl.machine.kinds.decision_queue import ONCE
+from loom_dsl.machine.decisions.queue import ONCE
 from loom_dsl.permissions.roles import Right, Roles, is_known, may, may_decide, may_start
 from loom_gateway import links, schemas
 from loom_gateway.responses import Problem

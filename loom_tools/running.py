@@ -56,7 +56,7 @@ EVERY = 0.25
 """Seconds between two texts that are told."""
 
 
-class Progress:
+class ProgressReporter:
     """Takes texts from any thread and tells the latest of them, the last one always.
 
     Args:
@@ -293,7 +293,7 @@ def _tool_loop() -> asyncio.AbstractEventLoop:
 # The attempts of the engine are for what no function can tell, such as a worker that died; they have no limit.
 
 
-async def run_again(run: Callable[[], Awaitable[Any]], retry: Retry, progress: Progress) -> Any:
+async def run_again(run: Callable[[], Awaitable[Any]], retry: Retry, progress: ProgressReporter) -> Any:
     """Run a function as often as its tool's `retry` says, and tell watchers of each failure that is not the last.
 
     Args:

@@ -37,9 +37,7 @@ with workflow.unsafe.imports_passed_through():
 MAX_COMMANDED = 2 * 1024 * 1024
 """Bytes of arguments that go out with one workflow task. The server takes messages of 4 MiB; a larger one would be sent
 and refused again and again. The rest is for what stretches tell and for what commands have around them. It decides
-where timers are in histories, so another number needs another name of `IN_PARTS`."""
-IN_PARTS = "loom.sending.2MiB"
-"""Marks the runs that have such timers: one that began before there were any goes on without them."""
+where timers are in histories."""
 PAUSE = 0.001
 """Seconds of a timer, so that the task ends and another begins."""
 
@@ -52,21 +50,16 @@ class Sending:
 
     Args:
         pause: Waits so many seconds, after which another task has begun.
-        in_parts: Whether this run sends in parts. Asked when it would have to, for the first time.
     """
 
-    def __init__(
-        self,
-        pause: Callable[[float], Awaitable[None]] = workflow.sleep,
-        in_parts: Callable[[], bool] = lambda: workflow.patched(IN_PARTS),
-    ) -> None:
-        self._pause, self._in_parts, self._sent = pause, in_parts, 0
+    def __init__(self, pause: Callable[[float], Awaitable[None]] = workflow.sleep) -> None:
+        self._pause, self._sent = pause, 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._opener: asyncio.Task[None] | None = None
 
     async def room(self, size: int) -> None:
         """Wait until a command of so many bytes may go out. One that is larger than a task's share goes alone."""
-        if not self._waiting and (self._takes(size) or not self._in_parts()):
+        if not self._waiting and self._takes(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
@@ -105,7 +98,7 @@ costs no events; what a party answered ends an activity, and the machine counts 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LocalOutcome:
     """What a stretch of local executions tells of one of them."""
 
     outcome: list[Any]
@@ -122,7 +115,7 @@ class LocalBatchOver:
     begun: list[str]
 
 
-Happened = Input | Told | LocalBatchOver
+Happened = Input | LocalOutcome | LocalBatchOver
 
 
 class Carriers:
@@ -175,7 +168,7 @@ class Carriers:
         name = f"{turn.turn_counter if turn else 0}/~local#{self._stretches}"
         self._tasks[name] = asyncio.create_task(self._run_stretch(name, argument, [c.at for c in waiting]))
 
-    def believed(self, told: Told) -> ActivityDone | ActivityFailed | None:
+    def believed(self, told: LocalOutcome) -> ActivityDone | ActivityFailed | None:
         """Give what a stretch tells of an execution, if the machine has commanded just that."""
         name, mark, verdict, *rest = told.outcome
         at = name.partition("/")[2]
@@ -266,7 +259,7 @@ class Carriers:
             pass  # whatever it was, each execution on its own will tell it
         finally:
             self._tasks.pop(name, None)
-        self._queue += [*map(Told, told), LocalBatchOver(begun)]
+        self._queue += [*map(LocalOutcome, told), LocalBatchOver(begun)]
 
     async def _activity(self, command: RunActivity) -> None:
         at = command.at

@@ -33,14 +33,12 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.text.canonical import digest
 
 ATTEMPTS = (20, 1.0, 2.0, 60.0)
-OWN = "own-children"
-"""Marks runs that look whether what has a child's id on the server is their child."""
 TAKEN_AWAY = {"code": "aborted", "message": "it was taken away before it had started"}
 FIRST_LOOK, MAX_LOOK = timedelta(minutes=1), timedelta(hours=1)
 """A child job reports when it ends. One that was terminated cannot, so it is looked after: soon, then less often."""
 
 
-class Children:
+class ChildJobs:
     """Starts, looks after and aborts the child jobs of one job."""
 
     def __init__(self, machine: Machine, queue: list[Any], carriers: Carriers, envelope: dict[str, Any]) -> None:
@@ -117,7 +115,7 @@ class Children:
             await self._start_workflow(command, state, plan)
         except WorkflowAlreadyStartedError:
             # An attempt before this one started it, or it is of another job that had this one's id.
-            if workflow.patched(OWN) and (why := await self._not_ours(command)) is not None:
+            if (why := await self._not_ours(command)) is not None:
                 self._started.discard(command.at)
                 return await self._discard(command, **why)
         except (asyncio.CancelledError, Exception) as error:

@@ -8,8 +8,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
-from workflows.activities import Carriers, Happened, LocalBatchOver, Told
-from workflows.children import Children, report
+from workflows.activities import Carriers, Happened, LocalBatchOver, LocalOutcome
+from workflows.children import ChildJobs, report
 from workflows.failures import WrongEngine
 from workflows.migration import PATIENCE, MigrationRequest, Moving
 from workflows.schedule import begin
@@ -21,7 +21,6 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.machine.commands import (
         ActivityDone,
         ActivityFailed,
-        Answer,
         CancelActivity,
         CancelChild,
         CancelTimer,
@@ -39,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
         StartTimer,
         TooLarge,
         TurnEnded,
+        UpdateAnswer,
         Yielded,
     )
     from loom_dsl.machine.interpreter import Machine
@@ -83,20 +83,16 @@ class GraphWorkflow:
             raise WrongEngine(f"the job needs engine {envelope.get('engine')}, and this worker has {ENGINE}")
         if "order" in envelope:
             envelope["state"] = await begin(envelope.pop("order"), self._abort_by_temporal)
-        self._machine = Machine(
-            Plan.load(plan.text),
-            MachineState.from_json(envelope["state"]),
-            workflow.info().workflow_id,
-            workflow.patched,
-        )
+        state = MachineState.from_json(envelope["state"])
+        self._machine = Machine(Plan.load(plan.text), state, workflow.info().workflow_id)
         self._steps = envelope.get("steps")
         self._carriers = Carriers(self._machine, self._queue)
-        self._children = Children(self._machine, self._queue, self._carriers, envelope)
+        self._children = ChildJobs(self._machine, self._queue, self._carriers, envelope)
         once = {name: envelope.pop(name) for name in ("pin", "told") if name in envelope}
         if "pin" in once:
             await self._pin()
         # What the last stretch of the run before found out of this one's turn.
-        told = [Told(outcome) for outcome in once.get("told", [])]
+        told = [LocalOutcome(outcome) for outcome in once.get("told", [])]
         self._queue[:0] = [Started(now=workflow.time()), *told]
         while self._finished is None:
             while self._queue:
@@ -219,9 +215,9 @@ class GraphWorkflow:
                 self._move(happened)
             case LocalBatchOver():
                 self._carriers.end_stretch(happened)
-            case Told() if self._leaving:
+            case LocalOutcome() if self._leaving:
                 self._told.append(happened.outcome)
-            case Told():
+            case LocalOutcome():
                 told = self._carriers.believed(happened)
                 if told is not None:
                     self._happened(told)
@@ -260,7 +256,7 @@ class GraphWorkflow:
                     self._queue.insert(0, Proceed(now=workflow.time()))
             case Drained() | Yielded():
                 self._pause(command)
-            case Answer(to=to, verdict=verdict, message=message):
+            case UpdateAnswer(to=to, verdict=verdict, message=message):
                 self._answers[to] = {"verdict": verdict, "message": message}
             case Finish() | Failure():
                 self._finished = command

@@ -27,7 +27,7 @@ from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.schema import clean_schema
 from loom_tools.isolation.processes import LOADING_SECONDS
 from loom_tools.registry import ToolRegistry
-from loom_tools.running import Progress, describe, run_function, runs_apart
+from loom_tools.running import ProgressReporter, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised
 
 MAX_RESULT = 256 * 1024
@@ -86,7 +86,7 @@ class Function:
         function = self._registry.function(reference)
         signature = _signature(function)
         keywords = _keywords(reference, signature, call.arguments["with"])
-        stop, progress = threading.Event(), Progress(self._teller(call), MAX_PROGRESS)
+        stop, progress = threading.Event(), ProgressReporter(self._teller(call), MAX_PROGRESS)
         context = ToolContext(
             working_dir=(await self._jobs.facts(call.job)).workdir,
             job=call.job,

@@ -31,7 +31,7 @@ from loom_dsl.text.redaction import redact
 from loom_store.queries.steps import Step, WorkerSeen
 from loom_store.store import Store
 from loom_store.transaction import Transaction
-from loom_tools.isolation.processes import Children, Died
+from loom_tools.isolation.processes import ChildProcesses, Died
 from loom_tools.user_code import GUARD, Code
 
 SINGLY_SECONDS = 30.0
@@ -76,7 +76,7 @@ class Steps:
     def __init__(self, store: Store, secrets: Mapping[str, str], rules: DeathRules) -> None:
         self.store, self.secrets, self.rules = store, secrets, rules
         self.process = this_process()
-        self.children = Children()
+        self.children = ChildProcesses()
         self.singly = asyncio.Lock()
         self._ended: list[Note] = []
 

@@ -45,7 +45,7 @@ from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.background import BackgroundTasks
 from loom_tools.isolation.processes import LOADING_SECONDS
-from loom_tools.running import Progress, describe, run_again, run_function, runs_apart, text_of
+from loom_tools.running import ProgressReporter, describe, run_again, run_function, runs_apart, text_of
 from loom_tools.user_code import Code, Raised
 
 # What the stage `execute` has at hand: one attempt at a call, and a tool's function at work.
@@ -95,7 +95,7 @@ class Attempt:
         """Names it among what runs in this worker; the key may come again with another job of the same id."""
         return self.call.run, self.key
 
-    def context(self, services: ToolServices, stop: threading.Event, progress: Progress) -> ToolContext:
+    def context(self, services: ToolServices, stop: threading.Event, progress: ProgressReporter) -> ToolContext:
         """What the function is told about the call."""
         return ToolContext(
             working_dir=self.facts.workdir,
@@ -123,7 +123,7 @@ class Running:
     """
 
     stop: threading.Event
-    progress: Progress
+    progress: ProgressReporter
     task: asyncio.Task[Any] = field(init=False)
     called: bool = False
 
@@ -202,7 +202,7 @@ LEAST_HELD = 4
 """Characters of a secret's beginning at the end of what a tool tells that are held back."""
 
 
-def progress_of(jobs: JobStore, call: ActivityCall, numbers: Iterator[int]) -> Progress:
+def progress_of(jobs: JobStore, call: ActivityCall, numbers: Iterator[int]) -> ProgressReporter:
     """Give what a call's function tells by.
 
     Args:
@@ -224,7 +224,7 @@ def progress_of(jobs: JobStore, call: ActivityCall, numbers: Iterator[int]) -> P
         with contextlib.suppress(StoreError):
             await jobs.store.write(lambda tx: tx.append_events(call.job, key, [event]), durable=False)
 
-    return Progress(tell, MAX_MESSAGE + OVERLAP)
+    return ProgressReporter(tell, MAX_MESSAGE + OVERLAP)
 
 
 MAX_UNHEARD = 200

@@ -305,7 +305,7 @@ def _any_parameters(name: str) -> dict[str, Any]:
 # Tables of cases for a policy: calls, and what is to be decided about them.
 
 
-class Expected(BaseModel):
+class ExpectedDecision(BaseModel):
     """What is to be decided about one call."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -344,7 +344,7 @@ class PolicyCases(BaseModel):
     """In place of the file's mode."""
     tools: list[str] = Field(default_factory=list)
     """Your modules that hold tools or the function that decides."""
-    cases: dict[str, Expected] = Field(min_length=1)
+    cases: dict[str, ExpectedDecision] = Field(min_length=1)
     """By call: the decision, or `{decision, rule, layer}`."""
 
 
@@ -385,7 +385,7 @@ async def judge(file: Path) -> list[Judged]:
     return [await _judged(document, view, call, expected) for call, expected in table.cases.items()]
 
 
-async def _judged(document: Document, view: PolicyView, call: str, expected: Expected) -> Judged:
+async def _judged(document: Document, view: PolicyView, call: str, expected: ExpectedDecision) -> Judged:
     found = await view.explain(call)
     line, _ = document.position(("cases", call), key=True)
     return Judged(found, expected.wrong(found), line)

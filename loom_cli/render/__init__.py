@@ -4,7 +4,7 @@ Text of models and tools is never trusted: what a terminal would obey is made vi
 """
 
 from loom_cli.render.terminal import Terminal, terminal_for
-from loom_cli.render.timeline import Timeline, ToolCall, short_arguments
+from loom_cli.render.timeline import RequestedCall, Timeline, short_arguments
 from loom_dsl.text.printable import visible
 
-__all__ = ["Terminal", "Timeline", "ToolCall", "short_arguments", "terminal_for", "visible"]
+__all__ = ["RequestedCall", "Terminal", "Timeline", "short_arguments", "terminal_for", "visible"]

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loom_cli.render.terminal import Terminal, cells
-from loom_dsl.authoring.outline import Line, about, edges_of, notes, shown, undone_by
+from loom_dsl.authoring.outline import OutlineEdge, about, edges_of, notes, shown, undone_by
 from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.plan import Plan
@@ -32,7 +32,7 @@ SMALL = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ToldEdge:
     """An edge as it is told.
 
     Attributes:
@@ -41,7 +41,7 @@ class Way:
         back: Whether the edge leads to where the text has been before.
     """
 
-    line: Line
+    line: OutlineEdge
     inside: bool = False
     back: bool = False
 
@@ -55,15 +55,15 @@ class Outline:
         sequels: What is told after it, not moved in.
     """
 
-    ways: dict[str, list[Way]] = field(default_factory=dict)
+    ways: dict[str, list[ToldEdge]] = field(default_factory=dict)
     sequels: dict[str, list[str]] = field(default_factory=dict)
 
 
 def outline(graph: Body) -> Outline:
     """Put the nodes of a graph in order. Nodes to which nothing leads come last."""
-    lines: dict[str, list[Line]] = {key: list(edges_of(key, node)) for key, node in graph.nodes.items()}
-    lines[START] = [Line(START, graph.start)]
-    lines[ABORT] = [Line(ABORT, graph.on_abort)] if graph.on_abort is not None else []
+    lines: dict[str, list[OutlineEdge]] = {key: list(edges_of(key, node)) for key, node in graph.nodes.items()}
+    lines[START] = [OutlineEdge(START, graph.start)]
+    lines[ABORT] = [OutlineEdge(ABORT, graph.on_abort)] if graph.on_abort is not None else []
     after = {key: [line.target for line in found] for key, found in lines.items()}
     after[TOP] = [START, ABORT] if graph.on_abort is not None else [START]
     order = _order(after)
@@ -80,7 +80,7 @@ def outline(graph: Body) -> Outline:
             back = order[line.target] <= order[key]
             small = size[line.target] <= max(SMALL, (size[key] - 1) // 2)
             only = not back and arrivals[line.target] == 1 and owner[line.target] == key
-            result.ways[key].append(Way(line, only and small and not _carries_on(lines[key], line), back))
+            result.ways[key].append(ToldEdge(line, only and small and not _carries_on(lines[key], line), back))
     inside = {way.line.target for ways in result.ways.values() for way in ways if way.inside}
     for key in order:
         if key != TOP and key not in inside:
@@ -88,7 +88,7 @@ def outline(graph: Body) -> Outline:
     return result
 
 
-def _carries_on(lines: list[Line], line: Line) -> bool:
+def _carries_on(lines: list[OutlineEdge], line: OutlineEdge) -> bool:
     """Whether this is the only way of the node's result: what follows is not moved in, however small."""
     return not line.dashed and sum(not other.dashed for other in lines) == 1
 
@@ -310,7 +310,7 @@ class _Chart:
             yield down, f"{down}  ", [Span(results[0].line.label, "cyan")]
         return rail
 
-    def _way(self, way: Way, margin: str, *, last: bool) -> Iterator[Row]:
+    def _way(self, way: ToldEdge, margin: str, *, last: bool) -> Iterator[Row]:
         marks, line = self._marks, way.line
         stroke, arrow = marks.dashed if line.dashed else marks.solid
         inner = margin + (" " if last else marks.rail) + "  "

@@ -24,7 +24,7 @@ LONG_VALUE = 48
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class RequestedCall:
     """What a model asked for.
 
     Attributes:
@@ -85,7 +85,7 @@ class Timeline:
         *,
         states: bool = False,
         turns: bool = True,
-        call: Callable[[int, str], ToolCall | None] = lambda turn, call_id: None,
+        call: Callable[[int, str], RequestedCall | None] = lambda turn, call_id: None,
         preview: Callable[[Mapping[str, Any]], str] = lambda request: "",
         how_to_decide: Callable[[str], bool] = lambda approval: True,
         now: Callable[[], float] = time.time,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loom_dsl.authoring.outline import Line, edges, edges_of
+from loom_dsl.authoring.outline import OutlineEdge, edges, edges_of
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.plan import Plan
@@ -290,11 +290,11 @@ def _fields(node: Node) -> dict[str, Any]:
     return node.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _ways(key: str, node: Node) -> Counter[Line]:
+def _ways(key: str, node: Node) -> Counter[OutlineEdge]:
     return Counter(line for line in edges_of(key, node) if not line.dashed)
 
 
-def _edges(old: list[Line], new: list[Line]) -> Iterator[EdgeDiff]:
+def _edges(old: list[OutlineEdge], new: list[OutlineEdge]) -> Iterator[EdgeDiff]:
     for change, lines, others in (("removed", old, new), ("added", new, old)):
         left = Counter(others)
         for line in lines:

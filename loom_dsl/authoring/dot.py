@@ -9,7 +9,7 @@ from loom_dsl.graph.plan import Plan, runs
 
 MAX_LABEL = 90
 """Characters of a condition that are shown."""
-WIDEST_LINE = 36
+MAX_LINE_WIDTH = 36
 """Characters after which a label goes on in the next line, so that the labels of ways side by side do not meet."""
 _FONT = 'fontname="Helvetica,Arial,sans-serif"'
 """Graphviz knows the widths of these letters, whatever fonts there are where it runs."""
@@ -125,7 +125,7 @@ def _label(*lines: str) -> str:
 
 
 def _rows(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDEST_LINE, break_long_words=False, break_on_hyphens=False) or [line]
+    return textwrap.wrap(line, MAX_LINE_WIDTH, break_long_words=False, break_on_hyphens=False) or [line]
 
 
 def _quoted(text: str) -> str:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from loom_dsl.authoring.outline import LINKS, Line, about, edges, lanes, notes, short, shown, undone_by
+from loom_dsl.authoring.outline import LINKS, OutlineEdge, about, edges, lanes, notes, short, shown, undone_by
 from loom_dsl.authoring.overlay import Overlay
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.plan import Plan, runs
 
-__all__ = ["MAX_LABEL", "Line", "edges", "mermaid", "mermaid_plan"]
+__all__ = ["MAX_LABEL", "OutlineEdge", "edges", "mermaid", "mermaid_plan"]
 
 MAX_LABEL = 90
 """Characters of a condition that are shown."""

@@ -11,7 +11,7 @@ from typing import Any
 from loom_dsl.fields import format_duration
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body
-from loom_dsl.graph.nodes import JoinSpec, LoopSpec, Map, MapSpec, Race, TimerSpec, Tool
+from loom_dsl.graph.nodes import JoinSpec, LoopSpec, Map, MapSpec, Race, TimerSpec, ToolCallNode
 from loom_dsl.graph.plan import Plan, runs
 
 LINKS = {"map": "for each", "loop": "each round", "graph": "runs", "tool": "runs"}
@@ -19,7 +19,7 @@ LINKS = {"map": "for each", "loop": "each round", "graph": "runs", "tool": "runs
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutlineEdge:
     """One edge of a graph, as it is drawn.
 
     Attributes:
@@ -35,34 +35,34 @@ class Line:
     condition: bool = False
 
 
-def edges(graph: Body) -> Iterator[Line]:
+def edges(graph: Body) -> Iterator[OutlineEdge]:
     """List every edge of a graph, in the order of the document."""
     for key, node in graph.nodes.items():
         yield from edges_of(key, node)
 
 
-def edges_of(key: str, node: Node) -> Iterator[Line]:
+def edges_of(key: str, node: Node) -> Iterator[OutlineEdge]:
     """List every edge that leaves a node."""
     if isinstance(node, Race):
-        yield from (Line(key, to, "race") for to in node.race)
+        yield from (OutlineEdge(key, to, "race") for to in node.race)
     yield from _result_edges(key, node)
-    yield from (Line(key, to, f"on {code}", dashed=True) for code, to in node.catch.items())
+    yield from (OutlineEdge(key, to, f"on {code}", dashed=True) for code, to in node.catch.items())
     if node.deadline is not None and node.deadline.to is not None:
-        yield Line(key, node.deadline.to, f"after {_span(node.deadline.after)}", dashed=True)
+        yield OutlineEdge(key, node.deadline.to, f"after {_span(node.deadline.after)}", dashed=True)
     if node.exhausted is not None:
         most = counted_visits(node.max_visits) if node.max_visits else "all visits"
-        yield Line(key, node.exhausted, f"after {most}", dashed=True)
+        yield OutlineEdge(key, node.exhausted, f"after {most}", dashed=True)
 
 
-def _result_edges(key: str, node: Node) -> Iterator[Line]:
+def _result_edges(key: str, node: Node) -> Iterator[OutlineEdge]:
     chosen = any(edge.when is not None for edge in node.next.first)
     for edge in node.next.first:
         label = flat(edge.when) if edge.when is not None else "else" if chosen else ""
-        yield Line(key, edge.to, label, condition=edge.when is not None)
+        yield OutlineEdge(key, edge.to, label, condition=edge.when is not None)
     for edge in node.next.each:
-        yield Line(key, edge.to, f"each: {edge.when}" if edge.when is not None else "each: none of them")
+        yield OutlineEdge(key, edge.to, f"each: {edge.when}" if edge.when is not None else "each: none of them")
     times = f"{bare(node.next.times)} times" if node.next.times is not None else ""
-    yield from (Line(key, to, times) for to in node.next.all)
+    yield from (OutlineEdge(key, to, times) for to in node.next.all)
 
 
 def about(node: Node) -> str:
@@ -101,7 +101,7 @@ def shown(plan: Plan, *, whole: bool = False) -> list[str]:
     found = [plan.root]
     for graph in found:
         for node in plan.bodies[graph].nodes.values():
-            inner = runs(plan, graph, node) if whole or not isinstance(node, Tool) else None
+            inner = runs(plan, graph, node) if whole or not isinstance(node, ToolCallNode) else None
             if inner is not None and inner not in found:
                 found.append(inner)
     return found

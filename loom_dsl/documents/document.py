@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.fields import DocumentPath
 from loom_dsl.text.canonical import Json
 from loom_dsl.text.wording import shown, suggest, type_name
 
@@ -22,10 +23,9 @@ from loom_dsl.text.wording import shown, suggest, type_name
 
 MAX_NODES = 50_000
 """Values in a document, counting what an alias repeats. A graph of 2,000 nodes has some 20,000."""
-DEEPEST = 64
+MAX_DOCUMENT_DEPTH = 64
 """Levels of nesting."""
 
-Path = tuple[str | int, ...]
 Position = tuple[int, int]
 """Line and column, both from 1."""
 
@@ -46,29 +46,31 @@ def refuse(code: str, message: str, source: str, place: Position | None, fix: st
 
 
 @dataclass
-class Node:
+class YamlNode:
     """A node as it was written; an alias is the same object again."""
 
     kind: str
     place: Position
     text: str = ""
     plain: bool = False
-    items: list["Node"] = field(default_factory=list)
-    pairs: list[tuple["Node", "Node"]] = field(default_factory=list)
+    items: list["YamlNode"] = field(default_factory=list)
+    pairs: list[tuple["YamlNode", "YamlNode"]] = field(default_factory=list)
 
 
 class Expansion:
     """Turns nodes into data, repeating what aliases repeat, within the limits."""
 
     def __init__(self, source: str) -> None:
-        self.values: dict[Path, Position] = {}
-        self.keys: dict[Path, Position] = {}
+        self.values: dict[DocumentPath, Position] = {}
+        self.keys: dict[DocumentPath, Position] = {}
         self._source = source
 
-    def value(self, node: Node, path: Path) -> Json:
+    def value(self, node: YamlNode, path: DocumentPath) -> Json:
         """Give a node's data, and note where it and everything in it stands."""
-        if len(path) > DEEPEST:
-            self._refuse("L007", f"aliases nest the document deeper than {DEEPEST} levels", node, "write it out")
+        if len(path) > MAX_DOCUMENT_DEPTH:
+            self._refuse(
+                "L007", f"aliases nest the document deeper than {MAX_DOCUMENT_DEPTH} levels", node, "write it out"
+            )
         if len(self.values) >= MAX_NODES:
             self._refuse("L007", f"the document has over {MAX_NODES:,} values", node, "split it, or use fewer aliases")
         self.values[path] = node.place
@@ -78,7 +80,7 @@ class Expansion:
             return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
         return self._mapping(node, path)
 
-    def _mapping(self, node: Node, path: Path) -> dict[str, Json]:
+    def _mapping(self, node: YamlNode, path: DocumentPath) -> dict[str, Json]:
         result: dict[str, Json] = {}
         for key, item in node.pairs:
             if key.kind != "scalar":
@@ -95,7 +97,7 @@ class Expansion:
             result[name] = self.value(item, (*path, name))
         return result
 
-    def _scalar(self, node: Node) -> Json:
+    def _scalar(self, node: YamlNode) -> Json:
         text = self._text(node)
         if not node.plain:
             return text
@@ -112,12 +114,12 @@ class Expansion:
             self._refuse("L004", f"the number {shown(text)} is too large", node, "quote it to make it text")
         return number
 
-    def _text(self, node: Node) -> str:
+    def _text(self, node: YamlNode) -> str:
         if _SURROGATE.search(node.text):
             self._refuse("L001", "half of a surrogate pair is not a character", node, "write the character itself")
         return node.text
 
-    def _refuse(self, code: str, message: str, node: Node, fix: str = "") -> NoReturn:
+    def _refuse(self, code: str, message: str, node: YamlNode, fix: str = "") -> NoReturn:
         refuse(code, message, self._source, node.place, fix)
 
 
@@ -141,8 +143,8 @@ class Document:
 
     data: Json
     source: str
-    _values: Mapping[Path, Position] = field(repr=False)
-    _keys: Mapping[Path, Position] = field(repr=False)
+    _values: Mapping[DocumentPath, Position] = field(repr=False)
+    _keys: Mapping[DocumentPath, Position] = field(repr=False)
 
     def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Position:
         """Give line and column (both from 1) of the value at a path, or of its key.
@@ -178,7 +180,7 @@ class Document:
         """
         at = tuple(path)
 
-        def below(places: Mapping[Path, Position]) -> dict[Path, Position]:
+        def below(places: Mapping[DocumentPath, Position]) -> dict[DocumentPath, Position]:
             return {key[len(at) :]: place for key, place in places.items() if key[: len(at)] == at}
 
         return Document(self.at(at), self.source, below(self._values), below(self._keys))
@@ -286,14 +288,14 @@ class _Reader:
         self._text = text
         self._source = source
         self._events = self._parse()
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, YamlNode] = {}
         self._count = 0
 
-    def read(self) -> Node:
+    def read(self) -> YamlNode:
         next(self._events)  # the start of the stream
         event = next(self._events)
         if type(event).__name__ == "StreamEndEvent":
-            return Node("scalar", (1, 1), plain=True)
+            return YamlNode("scalar", (1, 1), plain=True)
         tree = self._node(next(self._events), 0)
         next(self._events)  # the end of the document
         event = next(self._events)
@@ -343,13 +345,13 @@ class _Reader:
         mark = event.start_mark
         refuse(code, message, self._source, (mark.line + 1, mark.column + 1), fix)
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _node(self, event: Any, depth: int) -> YamlNode:
         name = type(event).__name__
         self._count += 1
         if self._count > 2 * MAX_NODES:  # keys are nodes here, but not values of the document
             self._refuse("L007", f"the document has over {MAX_NODES:,} values", event, "split the document")
-        if depth > DEEPEST:
-            self._refuse("L007", f"the document is nested deeper than {DEEPEST} levels", event, "flatten it")
+        if depth > MAX_DOCUMENT_DEPTH:
+            self._refuse("L007", f"the document is nested deeper than {MAX_DOCUMENT_DEPTH} levels", event, "flatten it")
         if name == "AliasEvent":
             if event.anchor not in self._anchors:
                 self._refuse("L001", f"there is no anchor `&{event.anchor}` before this alias", event)
@@ -357,13 +359,13 @@ class _Reader:
         tag = None if event.tag is None else str(event.tag)
         if tag not in _TAGS:
             self._refuse("L001", f"the tag `{tag}` is not allowed", event, "write the plain value")
-        node = Node(name.removesuffix("Event"), (event.start_mark.line + 1, event.start_mark.column + 1))
+        node = YamlNode(name.removesuffix("Event"), (event.start_mark.line + 1, event.start_mark.column + 1))
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         self._fill(node, event, depth)
         return node
 
-    def _fill(self, node: Node, event: Any, depth: int) -> None:
+    def _fill(self, node: YamlNode, event: Any, depth: int) -> None:
         if node.kind == "Scalar":
             node.kind, node.text, node.plain = "scalar", event.value, bool(event.implicit[0]) and event.tag is None
         elif node.kind == "SequenceStart":

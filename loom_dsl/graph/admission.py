@@ -8,14 +8,15 @@ from loom_dsl.agent.definition import Agent
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError, PlanError
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.slots import list_of
-from loom_dsl.graph.checks.unit import Checked, Place, ToolUse, Unit
+from loom_dsl.graph.checks.unit import CheckContext, ToolUse, Unit
 from loom_dsl.graph.compiler import compile_graph
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.extend import KEYS as EXTENDING
-from loom_dsl.graph.generated import Allow, Written, refusal, too_large, unwrapped
+from loom_dsl.graph.generated import Allow, GeneratedGraph, refusal, too_large, unwrapped
 from loom_dsl.graph.graph import Graph, filled_input
-from loom_dsl.graph.nodes import Activity, AgentNode, Llm, Loop, Map, Subgraph, Tool
+from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode, Loop, Map, Subgraph, ToolCallNode
 from loom_dsl.graph.plan import Plan
 from loom_dsl.observe.events import EventType
 from loom_dsl.permissions.combine import narrowed, strengthened, weakenings, widenings
@@ -24,7 +25,7 @@ from loom_dsl.tools.hook_points import HookPoint
 
 LEADING = frozenset({"branch", "join", "race", "set", "cancel", "end", "fail"})
 """Kinds of nodes that only lead tokens."""
-Wrong = tuple[Place, str]
+Wrong = tuple[DocumentPath, str]
 _NO_HOOKS = "a written graph names no functions that look at calls; those of the job that runs it do"
 
 
@@ -45,7 +46,7 @@ class Judge:
 
     def __init__(self, plan: Plan, allow: Allow, agents: Mapping[str, Agent]) -> None:
         self.plan, self.allow, self.agents = plan, allow, agents
-        self._units = Checked(plan.graphs[plan.root], {}).units
+        self._units = CheckContext(plan.graphs[plan.root], {}).units
 
     def findings(self) -> Iterator[Wrong]:
         """Give everything that is not allowed, with its place."""
@@ -91,18 +92,18 @@ class Judge:
             for name, usual in (("carrier", "remote"), ("events", "carry"), ("inbox", None)):
                 if getattr(node, name) != usual:
                     yield (name,), f"`{key}` says `{name}`, which is for Loom's own activities; leave it out"
-        elif isinstance(node, Tool) and node.tool not in allow.tools:
+        elif isinstance(node, ToolCallNode) and node.tool not in allow.tools:
             yield ("tool",), f"the tool `{node.tool}` is not allowed; {listed('tools', allow.tools)}"
         elif isinstance(node, AgentNode) and node.agent not in self.agents and node.agent not in allow.agents:
             yield ("agent",), f"the agent `{node.agent}` is not allowed; {listed('agents', allow.agents)}"
-        elif isinstance(node, Llm) and node.llm.model not in allow.models:
+        elif isinstance(node, LlmNode) and node.llm.model not in allow.models:
             yield ("llm", "model"), f"the model `{node.llm.model}` is not allowed; {listed('models', allow.models)}"
         elif isinstance(node, Subgraph) and not node.called:
             yield ("graph",), f"`{key}` runs a graph that is written while it runs; a written graph does not"
         elif isinstance(node, Subgraph) and node.child:
             yield ("child",), f"`{key}` starts a job of its own; a written graph does not"
 
-    def _function(self, name: str, place: Place) -> Iterator[Wrong]:
+    def _function(self, name: str, place: DocumentPath) -> Iterator[Wrong]:
         module, colon, _ = name.partition(":")
         if not colon or not {name, module} & set(self.allow.functions):
             yield place, f"the activity `{name}` is not allowed; {listed('functions', self.allow.functions)}"
@@ -164,7 +165,7 @@ class Judge:
             yield ("nodes",), f"{told}: lower their `limits.max_cost_usd`, or the `max_visits` of their nodes"
 
     def _unbounded(self, unit: Unit, key: str, node: Node, runs: dict[str, int | None]) -> str | None:
-        if isinstance(node, Llm):
+        if isinstance(node, LlmNode):
             return f"`{key}` calls a model without a limit of cost; let an agent with `limits.max_cost_usd` do it"
         if not isinstance(node, AgentNode):
             return None
@@ -278,7 +279,7 @@ def admitted(plan: Plan, asked: Mapping[str, str], given: Any) -> Plan:
         PlanError: The node is none that runs a written graph.
     """
     node = plan.node(asked["graph"], asked["node"])
-    if not isinstance(node, Subgraph) or not isinstance(node.graph, Written):
+    if not isinstance(node, Subgraph) or not isinstance(node.graph, GeneratedGraph):
         raise PlanError(f"`{asked['node']}` of {asked['graph']} runs no written graph")
     job = Agent.from_plan_data(plan.agent) if plan.agent else plan.graphs[plan.document]
     return admit(
@@ -310,14 +311,14 @@ def _document(text: str, allow: Allow, source: str) -> Document:
         raise refusal(error.diagnostics) from None
 
 
-def _refuse(document: Document, wrong: Iterable[tuple[Place, str]]) -> None:
+def _refuse(document: Document, wrong: Iterable[tuple[DocumentPath, str]]) -> None:
     found = dict.fromkeys(document.diagnostic(NOT_ALLOWED, message, place, key=True) for place, message in wrong)
     if found:
         findings: list[Diagnostic] = sorted(found, key=lambda one: (one.line or 0, one.column or 0))
         raise refusal(findings)
 
 
-def _written(document: Document, allow: Allow) -> Iterator[tuple[Place, str]]:
+def _written(document: Document, allow: Allow) -> Iterator[tuple[DocumentPath, str]]:
     """What can be told from the text alone: it stands on its own feet."""
     for key in EXTENDING:
         if key in document.data:
@@ -337,7 +338,7 @@ def _written(document: Document, allow: Allow) -> Iterator[tuple[Place, str]]:
                 yield ("agents", name, key), f"`{key}` is not allowed: a written graph does not name files"
 
 
-def _references(value: Any, place: Place) -> Iterator[tuple[Place, tuple[str, str]]]:
+def _references(value: Any, place: DocumentPath) -> Iterator[tuple[DocumentPath, tuple[str, str]]]:
     if isinstance(value, str):
         yield from ((place, (found[1], found[2])) for found in _REFERENCE.finditer(value))
     elif isinstance(value, dict):
@@ -349,7 +350,7 @@ def _references(value: Any, place: Place) -> Iterator[tuple[Place, tuple[str, st
             yield from _references(item, (*place, index))
 
 
-def _policies(graph: Graph, agents: Mapping[str, Agent], most: Permissions) -> Iterator[tuple[Place, str]]:
+def _policies(graph: Graph, agents: Mapping[str, Agent], most: Permissions) -> Iterator[tuple[DocumentPath, str]]:
     if graph.approvals.on_expiry == "allow":
         yield ("approvals", "on_expiry"), "what nobody answers is not allowed; write `deny` or `halt`"
     for message in widenings(graph.permissions, most):
@@ -359,7 +360,7 @@ def _policies(graph: Graph, agents: Mapping[str, Agent], most: Permissions) -> I
             yield ("agents", name, "permissions"), message
 
 
-def _askings(graph: Graph, agents: Mapping[str, Agent], most: Approvals) -> Iterator[tuple[Place, str]]:
+def _askings(graph: Graph, agents: Mapping[str, Agent], most: Approvals) -> Iterator[tuple[DocumentPath, str]]:
     for field, message in weakenings(graph.approvals, most):
         yield ("approvals", field), message
     for name, agent in agents.items():

@@ -10,10 +10,11 @@ from loom_dsl.agent.definition import Agent, load_agent, read_agent
 from loom_dsl.documents.document import Document, load_yaml, of_kind
 from loom_dsl.documents.validation import model_findings, without_header
 from loom_dsl.errors import Diagnostic, DocumentError, LoomError
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks import check_graph
 from loom_dsl.graph.checks.codes import severity_of
 from loom_dsl.graph.checks.partial import check_partly
-from loom_dsl.graph.checks.unit import Contracts, Finding, Place, Resolve, shipped_graphs
+from loom_dsl.graph.checks.unit import Contracts, Finding, Resolve, shipped_graphs
 from loom_dsl.graph.extend import extended
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.hints import misplaced
@@ -345,7 +346,7 @@ def _compiled(
     return Plan(graph.name, {**_used((graph,), library), graph.name: own}, {}, agents), findings
 
 
-def _in_file(place: Place, keys: Set[str]) -> bool:
+def _in_file(place: DocumentPath, keys: Set[str]) -> bool:
     return len(place) > 1 and place[0] == "graphs" and place[1] in keys
 
 
@@ -355,9 +356,9 @@ def _placed(document: Document, finding: Finding) -> Diagnostic:
     return replace(found, severity=severity_of(finding.code))
 
 
-def _written(document: Document, place: Place) -> Place:
+def _written(document: Document, place: DocumentPath) -> DocumentPath:
     """Where the document has what the normal form has at a place: short forms leave steps out."""
-    found: Place = ()
+    found: DocumentPath = ()
     value = document.data
     for part in place:
         in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)

@@ -44,7 +44,7 @@ class Allow(Part):
     """US dollars that all its agents may cost together, by their own limits and their nodes' `max_visits`."""
 
 
-class Written(Part):
+class GeneratedGraph(Part):
     """A graph that something wrote as text: it is checked like a file, held against a list, and run as a job."""
 
     from_: Annotated[str, Field(alias="from")]

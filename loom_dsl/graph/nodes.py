@@ -9,7 +9,7 @@ from loom_dsl.approvals.policy import read_policy
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Part, Retry, coded, listed
 from loom_dsl.graph.edges import Node, condition, mapping, number_or_mapping, outage, seconds_or_mapping
-from loom_dsl.graph.generated import Written
+from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.text.canonical import canonical_json
 
 # Nodes that choose, wait, join, write down and end.
@@ -81,7 +81,7 @@ class EventSpec(Part):
         return {"name": value} if isinstance(value, str) else value
 
 
-class Event(Node):
+class EventNode(Node):
     """Waits for an event from outside. Its result is the event's data."""
 
     kind: ClassVar[str] = "event"
@@ -310,7 +310,7 @@ class Activity(Node):
         return value
 
 
-class Tool(Node):
+class ToolCallNode(Node):
     """One tool call through the whole pipeline: validated, authorized, asked about where the policy asks, once."""
 
     kind: ClassVar[str] = "tool"
@@ -358,7 +358,7 @@ class LlmSpec(Part):
     _mappings = field_validator("model", "prompt", "system")(mapping)
 
 
-class Llm(Node):
+class LlmNode(Node):
     """One model call. Its result: ``{text, usage}``."""
 
     kind: ClassVar[str] = "llm"
@@ -491,7 +491,7 @@ def _short(value: Any) -> str:
 
 
 def _named_or_written(value: Any) -> str:
-    return "written" if isinstance(value, (dict, Written)) else "name"
+    return "written" if isinstance(value, (dict, GeneratedGraph)) else "name"
 
 
 class Subgraph(Node):
@@ -499,7 +499,9 @@ class Subgraph(Node):
 
     kind: ClassVar[str] = "graph"
 
-    graph: Annotated[Annotated[str, Tag("name")] | Annotated[Written, Tag("written")], Discriminator(_named_or_written)]
+    graph: Annotated[
+        Annotated[str, Tag("name")] | Annotated[GeneratedGraph, Tag("written")], Discriminator(_named_or_written)
+    ]
     """Name of the graph: of this document's `graphs`, one that Loom ships, or this one itself. Or ``{from: NODE, allow:
     {…}}``: a graph that the node wrote as text, which is checked, held against what is allowed, and run as a job."""
     with_: Annotated[dict[str, Any] | str | None, Field(alias="with")] = None
@@ -528,7 +530,7 @@ class Subgraph(Node):
     @model_validator(mode="after")
     def _written_is_a_job(self) -> "Subgraph":
         given = [name for name in ("child", "max_depth") if name in self.model_fields_set]
-        if isinstance(self.graph, Written) and given:
+        if isinstance(self.graph, GeneratedGraph) and given:
             raise ValueError(f"a written graph is always a job of its own, so `{given[0]}` does not go with `from`")
         return self
 
@@ -542,11 +544,11 @@ NODE_KINDS: dict[str, type[Node]] = {
     kind.kind: kind
     for kind in (
         Activity,
-        Tool,
+        ToolCallNode,
         AgentNode,
-        Llm,
+        LlmNode,
         Approval,
-        Event,
+        EventNode,
         Timer,
         Join,
         Map,
@@ -579,11 +581,11 @@ def _one_kind(value: Any) -> Any:
 
 AnyNode = Annotated[
     Annotated[Activity, Tag("activity")]
-    | Annotated[Tool, Tag("tool")]
+    | Annotated[ToolCallNode, Tag("tool")]
     | Annotated[AgentNode, Tag("agent")]
-    | Annotated[Llm, Tag("llm")]
+    | Annotated[LlmNode, Tag("llm")]
     | Annotated[Approval, Tag("approval")]
-    | Annotated[Event, Tag("event")]
+    | Annotated[EventNode, Tag("event")]
     | Annotated[Timer, Tag("timer")]
     | Annotated[Join, Tag("join")]
     | Annotated[Map, Tag("map")]

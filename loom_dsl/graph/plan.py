@@ -13,7 +13,7 @@ from loom_dsl.expr.template import Template, compile_template
 from loom_dsl.fields import parse_duration
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body, Graph
-from loom_dsl.graph.nodes import Loop, Map, Subgraph, Tool
+from loom_dsl.graph.nodes import Loop, Map, Subgraph, ToolCallNode
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.text.canonical import canonical_json, digest
 
@@ -282,7 +282,7 @@ def _name_of_graph(node: Node) -> str | None:
             return node.loop.do
         case Subgraph():
             return node.called or None
-        case Tool():
+        case ToolCallNode():
             return TOOL_GRAPH
         case _:
             return None

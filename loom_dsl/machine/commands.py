@@ -130,7 +130,7 @@ class SignalReceived(Input):
         name: Such as ``loom.decision``.
         payload: Its JSON value, whatever it is.
         problem: Why the payload could not be read, or empty.
-        answer_to: Name of the slot that waits for an `Answer`, or None for a signal.
+        answer_to: Name of the slot that waits for an `UpdateAnswer`, or None for a signal.
     """
 
     name: str
@@ -245,7 +245,7 @@ class Yielded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class UpdateAnswer:
     """The answer to an update."""
 
     to: str
@@ -284,7 +284,7 @@ Command = (
     | TurnEnded
     | Drained
     | Yielded
-    | Answer
+    | UpdateAnswer
     | Finish
     | Failure
 )

@@ -46,7 +46,7 @@ class Stage(StrEnum):
     """It came to nothing with its question; whoever waits for an answer is told."""
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """What a check says."""
 
     REFUSED = "refused"
@@ -77,52 +77,55 @@ class Verdict(StrEnum):
     """Enough have answered alike."""
 
 
-_ADMITTED: Mapping[Verdict, Stage] = {
-    Verdict.REFUSED: Stage.REFUSED,
-    Verdict.TURN: Stage.VOTING,
-    Verdict.BEHIND: Stage.QUEUED,
-    Verdict.SIGNED: Stage.VERIFYING,
-    Verdict.CROWDED: Stage.REFUSED,
+_ADMITTED: Mapping[CheckVerdict, Stage] = {
+    CheckVerdict.REFUSED: Stage.REFUSED,
+    CheckVerdict.TURN: Stage.VOTING,
+    CheckVerdict.BEHIND: Stage.QUEUED,
+    CheckVerdict.SIGNED: Stage.VERIFYING,
+    CheckVerdict.CROWDED: Stage.REFUSED,
 }
-_VERIFIED: Mapping[Verdict, Stage] = {
-    Verdict.VERIFIED: Stage.QUEUED,
-    Verdict.REFUSED: Stage.REFUSED,
-    Verdict.UNVERIFIABLE: Stage.REFUSED,
+_VERIFIED: Mapping[CheckVerdict, Stage] = {
+    CheckVerdict.VERIFIED: Stage.QUEUED,
+    CheckVerdict.REFUSED: Stage.REFUSED,
+    CheckVerdict.UNVERIFIABLE: Stage.REFUSED,
     # What is too late as an update may be in time as the signal that brought the same, so it is verified once more.
-    Verdict.SIGNED: Stage.VERIFYING,
-    Verdict.CROWDED: Stage.REFUSED,
+    CheckVerdict.SIGNED: Stage.VERIFYING,
+    CheckVerdict.CROWDED: Stage.REFUSED,
 }
-_ITS_TURN: Mapping[Verdict, Stage] = {Verdict.TURN: Stage.VOTING, Verdict.REFUSED: Stage.REFUSED}
-_VOTED: Mapping[Verdict, Stage] = {
-    Verdict.RECORDED: Stage.RECORDED,
-    Verdict.DECIDED: Stage.DECIDED,
-    Verdict.REPEATED: Stage.REPEATED,
-    Verdict.REFUSED: Stage.REFUSED,
+_ITS_TURN: Mapping[CheckVerdict, Stage] = {CheckVerdict.TURN: Stage.VOTING, CheckVerdict.REFUSED: Stage.REFUSED}
+_VOTED: Mapping[CheckVerdict, Stage] = {
+    CheckVerdict.RECORDED: Stage.RECORDED,
+    CheckVerdict.DECIDED: Stage.DECIDED,
+    CheckVerdict.REPEATED: Stage.REPEATED,
+    CheckVerdict.REFUSED: Stage.REFUSED,
 }
-_TOO_LATE_TO_SAY: Mapping[Verdict, Stage] = {Verdict.REPEATED: Stage.REPEATED, Verdict.REFUSED: Stage.REFUSED}
+_TOO_LATE_TO_SAY: Mapping[CheckVerdict, Stage] = {
+    CheckVerdict.REPEATED: Stage.REPEATED,
+    CheckVerdict.REFUSED: Stage.REFUSED,
+}
 
-TRANSITIONS: Mapping[Stage, Mapping[Question, Mapping[Verdict, Stage]]] = {
+TRANSITIONS: Mapping[Stage, Mapping[Question, Mapping[CheckVerdict, Stage]]] = {
     Stage.ARRIVED: {
         Question.OPEN: _ADMITTED,
         Question.OVERDUE: {
-            Verdict.REFUSED: Stage.REFUSED,
-            Verdict.LATE: Stage.REFUSED,
-            Verdict.UNDATED: Stage.LOOKING_UP,
-            Verdict.CROWDED: Stage.REFUSED,
+            CheckVerdict.REFUSED: Stage.REFUSED,
+            CheckVerdict.LATE: Stage.REFUSED,
+            CheckVerdict.UNDATED: Stage.LOOKING_UP,
+            CheckVerdict.CROWDED: Stage.REFUSED,
         },
         Question.GONE: _TOO_LATE_TO_SAY,
     },
     Stage.LOOKING_UP: {
-        Question.OVERDUE: {**_ADMITTED, Verdict.LATE: Stage.REFUSED, Verdict.CLOSED: Stage.REFUSED},
-        Question.GONE: {Verdict.CLOSED: Stage.DISMISSED},
+        Question.OVERDUE: {**_ADMITTED, CheckVerdict.LATE: Stage.REFUSED, CheckVerdict.CLOSED: Stage.REFUSED},
+        Question.GONE: {CheckVerdict.CLOSED: Stage.DISMISSED},
     },
     Stage.VERIFYING: {
         Question.OPEN: _VERIFIED,
         Question.OVERDUE: _VERIFIED,
         Question.GONE: {
-            Verdict.VERIFIED: Stage.QUEUED,
-            Verdict.UNVERIFIABLE: Stage.QUEUED,
-            Verdict.REFUSED: Stage.REFUSED,
+            CheckVerdict.VERIFIED: Stage.QUEUED,
+            CheckVerdict.UNVERIFIABLE: Stage.QUEUED,
+            CheckVerdict.REFUSED: Stage.REFUSED,
         },
     },
     Stage.QUEUED: {Question.OPEN: _ITS_TURN, Question.OVERDUE: _ITS_TURN, Question.GONE: _TOO_LATE_TO_SAY},
@@ -136,7 +139,7 @@ TRANSITIONS: Mapping[Stage, Mapping[Question, Mapping[Verdict, Stage]]] = {
 """Where a decision stands, how its question stands and what a check says, to where the decision stands then."""
 
 
-def next_stage(stage: Stage, question: Question, verdict: Verdict) -> Stage:
+def next_stage(stage: Stage, question: Question, verdict: CheckVerdict) -> Stage:
     """Give the stage that follows.
 
     Raises:
@@ -161,7 +164,7 @@ def mermaid() -> str:
 
 def _labels(old: Stage, new: Stage) -> Iterator[str]:
     """Say which verdicts lead from one stage to another, and with how the question stands where that matters."""
-    questions: dict[tuple[Verdict, ...], list[Question]] = {}
+    questions: dict[tuple[CheckVerdict, ...], list[Question]] = {}
     for question, ways in TRANSITIONS[old].items():
         if verdicts := tuple(verdict for verdict, stage in ways.items() if stage is new):
             questions.setdefault(verdicts, []).append(question)

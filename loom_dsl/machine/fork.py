@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_dsl.agent.states import RunState
-from loom_dsl.graph.nodes import Fail, Tool
+from loom_dsl.graph.nodes import Fail, ToolCallNode
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.migration import moved
@@ -101,7 +101,7 @@ def _goes_on(state: MachineState, token: Token, kept: Mapping[str, Any], plan: P
     """
     below = f"{token.at}["
     frames = [frame for key, frame in state.frames.items() if key.startswith(below)]
-    if isinstance(plan.node(state.frames[token.frame].graph, token.node), Tool):
+    if isinstance(plan.node(state.frames[token.frame].graph, token.node), ToolCallNode):
         ran = any("execute" in frame.outputs for frame in frames) or any(
             at.startswith(below) and state.tokens[at].node == "execute" for at in kept["done"]
         )

@@ -4,7 +4,7 @@ Two drivers run it: a Temporal workflow, and a loop in memory. The machine never
 which activities finish, except where the graph says so: tokens are worked on in the order of their names.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from loom_dsl.agent.states import RunState
@@ -16,7 +16,6 @@ from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
-    CancelActivity,
     CancelTimer,
     ChildEnded,
     Command,
@@ -57,8 +56,8 @@ from loom_dsl.machine.tokens.checkpoint import ANEW
 from loom_dsl.machine.tokens.compensation import never_began, push
 from loom_dsl.machine.tokens.deadlines import deadline_of
 from loom_dsl.machine.tokens.ending import (
+    abort,
     drop,
-    drop_all,
     end,
     flush,
     issue_flush,
@@ -75,8 +74,6 @@ from loom_dsl.machine.tokens.retry import EARLY, is_due, pause_over, run_again, 
 
 
 AT, CODE = "~time", "max_run_duration"
-DUE = "loom.timers.1"
-"""Marks the runs in which a timer ends only what is due. A run that came to another before that goes on without it."""
 
 
 def watch(machine: "Machine") -> None:
@@ -100,11 +97,7 @@ def time_is_up(machine: "Machine") -> None:
     left = _left(machine)
     if machine.between_runs() or left is None or left > 0:
         return  # the next run looks itself; and what is left is waited for once more
-    machine.state.abort = {"by": "", "reason": "", "code": CODE}
-    drop_all(machine)
-    for at in machine.side_work:
-        if at.startswith("~announce/"):
-            machine.command(CancelActivity(at=at))
+    abort(machine, {"by": "", "reason": "", "code": CODE})
 
 
 def _left(machine: "Machine") -> float | None:
@@ -249,14 +242,9 @@ class Machine(Moves):
     """Interprets a plan: takes one input after the other, and lets tokens go on as far as they can."""
 
     def __init__(
-        self,
-        plan: Plan,
-        state: MachineState,
-        job: str,
-        patched: Callable[[str], bool] = lambda rules: True,
-        handlers: Mapping[str, NodeHandler[Any]] = HANDLERS,
+        self, plan: Plan, state: MachineState, job: str, handlers: Mapping[str, NodeHandler[Any]] = HANDLERS
     ) -> None:
-        super().__init__(plan, state, job, patched, handlers)
+        super().__init__(plan, state, job, handlers)
 
     def feed(self, happened: Input) -> list[Command]:
         """Take one input and give the commands that follow from it, in an order that replays."""
@@ -313,7 +301,7 @@ class Machine(Moves):
             return pause_over(self, token)
         if due is None:
             return None
-        if due - self.state.last > EARLY and self.patched(DUE):
+        if due - self.state.last > EARLY:
             return self.command(StartTimer(at=at, when=due))  # it was set for what had this name in the turn before
         return self.handler(token).deadline(self, token)
 

@@ -14,8 +14,7 @@ URGENT = frozenset({
     *("halted", "resumed", "waiting"),
 })  # fmt: skip
 """Events that an observer waits for; others may travel with whatever activity comes next."""
-_TELLS_APART = {"escalated": "step", "halted": "due"}
-"""What such a change says since `tokens.core.NAMED`; others say it by themselves."""
+_ABOUT_A_QUESTION = frozenset({"approval_requested", "approval_changed", "approval_decided"})
 
 MAX_OPEN = 500
 """Events that wait for a carrier until they are stored without one."""
@@ -23,7 +22,7 @@ MAX_BATCH, MAX_CARRIED, MAX_IN_FLIGHT = 256 * 1024, 448 * 1024, 1024 * 1024
 """Bytes of a batch, of what one activity carries beside its argument, and of what travels at once: the engine ends a
 job without a word when a payload has over 2 MiB, and never takes a workflow task of over 4 MiB."""
 MAX_EVENT = MAX_BATCH - 1024
-MAX_TEXT, MAX_MEMBERS, DEEPEST = 2_000, 20, 4
+MAX_TEXT, MAX_MEMBERS, MAX_EVENT_DEPTH = 2_000, 20, 4
 """What is left of an event that is too large: characters of a text, members of a list or mapping, and how deep."""
 
 
@@ -37,10 +36,7 @@ def is_told_once(event: dict[str, Any]) -> bool:
 
     The machine gives each question another id, and numbers or dates what may happen to one again.
     """
-    kind = event["t"]
-    if kind == "approval_changed":
-        return _TELLS_APART.get(event["what"], "what") in event
-    return kind in ("approval_requested", "approval_decided") or (kind == "control" and "id" in event)
+    return event["t"] in _ABOUT_A_QUESTION or (event["t"] == "control" and "id" in event)
 
 
 @dataclass(slots=True)
@@ -159,7 +155,7 @@ def _parted(events: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 
 def _small(event: dict[str, Any]) -> dict[str, Any]:
     """Cut an event that nobody could carry. It says so."""
-    small = {**_cut(event, DEEPEST), "cut": True}
+    small = {**_cut(event, MAX_EVENT_DEPTH), "cut": True}
     if _size(small) <= MAX_EVENT:
         return small
     return {**{key: value for key, value in small.items() if not isinstance(value, (dict, list))}, "cut": True}

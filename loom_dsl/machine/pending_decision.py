@@ -1,11 +1,29 @@
-"""A decision that has come and is not settled: what it says, what brought it, under which name it counts."""
+"""A decision that has come and is not settled: what it says, what brought it, its name, what a check found."""
 
 from dataclasses import dataclass, field
 
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.machine.commands import SignalReceived
-from loom_dsl.machine.decision_states import Stage
+from loom_dsl.machine.decision_states import CheckVerdict, Stage
 from loom_dsl.text.canonical import canonical_json, digest
+
+Refusal = tuple[str, str]
+"""A verdict for programs, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found about a decision.
+
+    Attributes:
+        verdict: By which the table says what follows.
+        answer: What whoever sent it is told, where the verdict settles it: a word for programs, and why.
+        decided: What all have decided, where that is it.
+    """
+
+    verdict: CheckVerdict
+    answer: Refusal = ("", "")
+    decided: Decision | None = None
 
 
 def name_of(decision: Decision) -> str:

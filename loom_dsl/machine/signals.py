@@ -13,10 +13,12 @@ from loom_dsl.approvals.policy import is_among
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import Retry
 from loom_dsl.machine.commands import ChildEnded, SignalReceived
+from loom_dsl.machine.decisions.queue import outcome
+from loom_dsl.machine.decisions.refusals import DECISION, refuse
+from loom_dsl.machine.decisions.stages import decide
 from loom_dsl.machine.kinds.approvals import HALT_CAUSE, renew_halted
-from loom_dsl.machine.kinds.decision_queue import RULES, outcome
-from loom_dsl.machine.kinds.decisions import DECISION, abort, decide, refuse
 from loom_dsl.machine.kinds.work import child_ended
+from loom_dsl.machine.tokens.ending import abort
 from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.machine.tokens.retry import resume_steps
 
@@ -147,15 +149,14 @@ def _before(machine: Moves, signal: SignalReceived) -> tuple[str, str] | None:
         known = signal.answer_to is not None and isinstance(payload, dict) and bool(payload.get("id"))
         return SEEN if known and payload["id"] in machine.state.seen else None
     try:
-        before = outcome(machine, Decision.model_validate(payload))
+        return outcome(machine, Decision.model_validate(payload))
     except ValidationError:
         return None
-    return before if before is not None and machine.patched(RULES) else None
 
 
 def _event(machine: Moves, signal: SignalReceived, event: OutsideEvent) -> None:
     state = machine.state
-    if event.id.startswith("~") and machine.patched(RULES):
+    if event.id.startswith("~"):
         return refuse(machine, signal, "invalid", "id: an id cannot start with `~`: those are Loom's own")
     if event.id and event.id in state.seen:
         return machine.answer(signal.answer_to, *SEEN)
@@ -227,7 +228,8 @@ def _control(machine: Moves, signal: SignalReceived, control: Control) -> None:
     elif control.op == "resume":
         _resume(machine, control)
     elif control.op == "abort":
-        abort(machine, control.by, control.reason)
+        reason = control.reason or (f"aborted by {control.by}" if control.by else "aborted")
+        abort(machine, {"by": control.by, "reason": reason})
     else:
         _inject(machine, control)
     return machine.answer(signal.answer_to, "recorded", f"{control.op} recorded")

@@ -3,8 +3,7 @@
 from typing import Any
 
 from loom_dsl.machine.interpreter import Machine
-from loom_dsl.machine.kinds.approvals import deciders, halted_question
-from loom_dsl.machine.kinds.decision_queue import must_be_signed
+from loom_dsl.machine.kinds.approvals import deciders, halted_question, must_be_signed
 from loom_dsl.machine.state import CHILD, LISTENING, RUNNING, TIMING, WAITING, Token
 from loom_dsl.machine.tokens.retry import backing_off, halted
 

@@ -23,7 +23,7 @@ _INSTEAD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CodeFinding:
     """Something in the code that it is not run with.
 
     Attributes:
@@ -39,7 +39,7 @@ class Finding:
     message: str
 
 
-def check_python(code: str, allowed: Collection[str] = ()) -> list[Finding]:
+def check_python(code: str, allowed: Collection[str] = ()) -> list[CodeFinding]:
     """Look through code without running it.
 
     Args:
@@ -56,7 +56,7 @@ def check_python(code: str, allowed: Collection[str] = ()) -> list[Finding]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         text = getattr(error, "msg", None) or str(error) or "it is nested too deeply"
-        return [Finding("syntax", line, "", f"line {line}: {text}")]
+        return [CodeFinding("syntax", line, "", f"line {line}: {text}")]
     found = [finding for node in ast.walk(tree) for finding in _of(node) if finding.name not in allowed]
     return sorted(dict.fromkeys(found), key=lambda finding: (finding.line, finding.name))
 
@@ -120,7 +120,7 @@ def _is_plain_name(name: str) -> bool:
     return not name.startswith("_") and name != "*" and name not in MODULES | CALLS - {"compile"}
 
 
-def _of(node: ast.AST) -> Iterator[Finding]:
+def _of(node: ast.AST) -> Iterator[CodeFinding]:
     match node:
         case ast.Import(names=names):
             for alias in names:
@@ -142,12 +142,14 @@ def _of(node: ast.AST) -> Iterator[Finding]:
             return
 
 
-def _module(name: str, line: int) -> Iterator[Finding]:
+def _module(name: str, line: int) -> Iterator[CodeFinding]:
     top = name.partition(".")[0]
     if top in MODULES:
         yield _refused(top, line, f"importing {name!r}")
 
 
-def _refused(name: str, line: int, what: str) -> Finding:
+def _refused(name: str, line: int, what: str) -> CodeFinding:
     instead = _INSTEAD.get(name)
-    return Finding("refused", line, name, f"line {line}: {what} is not allowed" + (f"; {instead}" if instead else ""))
+    return CodeFinding(
+        "refused", line, name, f"line {line}: {what} is not allowed" + (f"; {instead}" if instead else "")
+    )

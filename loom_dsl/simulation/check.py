@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from loom_dsl.documents.document import Document
 from loom_dsl.errors import Diagnostic, UserError
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import checked_input
-from loom_dsl.graph.nodes import Approval, Tool
+from loom_dsl.graph.nodes import Approval, ToolCallNode
 from loom_dsl.graph.plan import Plan
 from loom_dsl.simulation.names import event_names, node_names, nodes_named, runs_something, work_names, written_below
 from loom_dsl.simulation.scenario import Expected, Given, LoadedScenario, ScenarioCase
 from loom_dsl.text.wording import suggest
 
 TOOL_CHOICES = ("approve", "edit", "reject")
-Path = tuple[str | int, ...]
 
 
 def check_scenario(loaded: LoadedScenario, plan: Plan) -> list[Diagnostic]:
@@ -41,7 +41,7 @@ class _Names:
     document: Document
     plan: Plan
 
-    def given(self, given: Given, at: Path) -> Iterator[Diagnostic]:
+    def given(self, given: Given, at: DocumentPath) -> Iterator[Diagnostic]:
         """What one run says, or all runs."""
         for name in given.results:
             yield from self._work(name, (*at, "results", name))
@@ -57,7 +57,7 @@ class _Names:
             yield from self._when(steered.when, (*at, "steering", index))
         yield from self._expected(given.expect, (*at, "expect"))
 
-    def input(self, case: ScenarioCase, at: Path) -> Iterator[Diagnostic]:
+    def input(self, case: ScenarioCase, at: DocumentPath) -> Iterator[Diagnostic]:
         """Whether the graph can be started with what a run gives it."""
         body = self.plan.bodies[self.plan.root]
         if not body.input and not case.input:
@@ -67,7 +67,7 @@ class _Names:
         except UserError as error:
             yield self.document.diagnostic("L004", error.message, (*at, "input"))
 
-    def _work(self, name: str, place: Path) -> Iterator[Diagnostic]:
+    def _work(self, name: str, place: DocumentPath) -> Iterator[Diagnostic]:
         nodes, known = nodes_named(self.plan, name), work_names(self.plan)
         if name in known or any(map(runs_something, nodes)) or written_below(self.plan, name):
             return
@@ -79,8 +79,8 @@ class _Names:
             return
         yield self._finding(f"the graph has no node and runs nothing called `{name}`", name, known, place)
 
-    def _decisions(self, name: str, choices: Sequence[str | None], place: Path) -> Iterator[Diagnostic]:
-        asking = [node for node in nodes_named(self.plan, name) if isinstance(node, Approval | Tool)]
+    def _decisions(self, name: str, choices: Sequence[str | None], place: DocumentPath) -> Iterator[Diagnostic]:
+        asking = [node for node in nodes_named(self.plan, name) if isinstance(node, Approval | ToolCallNode)]
         if not asking:
             if written_below(self.plan, name):
                 return
@@ -97,7 +97,7 @@ class _Names:
                 fix = suggest(choice, allowed) or f"its choices are {', '.join(allowed)}"
                 yield self.document.diagnostic("L004", message, self._inside(place, index, "choice"), fix=fix)
 
-    def _expected(self, expect: Expected, at: Path) -> Iterator[Diagnostic]:
+    def _expected(self, expect: Expected, at: DocumentPath) -> Iterator[Diagnostic]:
         for field in ("visits", "arguments"):
             for name in getattr(expect, field):
                 yield from self._node(name, (*at, field, name), key=True)
@@ -109,15 +109,17 @@ class _Names:
                 name = full if branch == "main" or "/" in full else f"{branch}/{full}"
                 yield from self._node(name, self._inside((*at, "trace"), branch, index))
 
-    def _when(self, name: str | None, place: Path) -> Iterator[Diagnostic]:
+    def _when(self, name: str | None, place: DocumentPath) -> Iterator[Diagnostic]:
         if name is not None:
             yield from self._node(name, (*place, "when"))
 
-    def _node(self, name: str, place: Path, *, key: bool = False) -> Iterator[Diagnostic]:
+    def _node(self, name: str, place: DocumentPath, *, key: bool = False) -> Iterator[Diagnostic]:
         if not nodes_named(self.plan, name) and not written_below(self.plan, name):
             yield self._finding(f"the graph has no node `{name}`", name, (), place, key=key)
 
-    def _finding(self, message: str, name: str, known: Sequence[str], place: Path, *, key: bool = True) -> Diagnostic:
+    def _finding(
+        self, message: str, name: str, known: Sequence[str], place: DocumentPath, *, key: bool = True
+    ) -> Diagnostic:
         names = [*known, *(node_names(self.plan) if key or not known else ())]
         plain = name.rpartition("/")[2].partition("#")[0]
         fix = suggest(name, names) or suggest(plain, names)
@@ -125,7 +127,7 @@ class _Names:
             fix = f"it has {', '.join(names[:12])}{' and more' if len(names) > 12 else ''}"
         return self.document.diagnostic("L004", message, place, fix=fix, key=key)
 
-    def _inside(self, place: Path, *rest: str | int) -> Path:
+    def _inside(self, place: DocumentPath, *rest: str | int) -> DocumentPath:
         """The part of a path that the document has: short forms leave some of it out."""
         for part in rest:
             try:

@@ -10,10 +10,10 @@ from loom_dsl.graph.checks.expressions import expressions_of
 from loom_dsl.graph.checks.slots import Slot, readings, slots_of, type_of
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body
-from loom_dsl.graph.nodes import Approval, Branch, End, Event, Join, Loop, Subgraph
+from loom_dsl.graph.nodes import Approval, Branch, End, EventNode, Join, Loop, Subgraph
 from loom_dsl.graph.plan import Plan, runs
 from loom_dsl.graph.state import InputField
-from loom_dsl.simulation.names import DEEPEST, runs_something, user_graphs
+from loom_dsl.simulation.names import MAX_CHILD_DEPTH, runs_something, user_graphs
 from loom_dsl.text.canonical import canonical_json
 
 _EMPTY: dict[str, Any] = {"str": "", "int": 0, "float": 0.0, "bool": False, "list": [], "dict": {}, "any": None}
@@ -58,7 +58,7 @@ def starting_point(plan: Plan, file: str | None = None) -> str:
     document = Rows({"loom": 1, "kind": "scenario", "name": "first", "graph": file or plan.root})
     case = Rows({"name": "everything is well"})
     asked = {key: node.approval.choices[0] for key, node in _nodes(plan) if isinstance(node, Approval)}
-    events = [{"name": node.event.name, "when": key} for key, node in _nodes(plan) if isinstance(node, Event)]
+    events = [{"name": node.event.name, "when": key} for key, node in _nodes(plan) if isinstance(node, EventNode)]
     for field, value in (
         ("input", empty_input(plan)),
         ("results", Rows({key: {"result": value} for key, value in empty_results(plan).items()})),
@@ -82,7 +82,7 @@ def assumptions(plan: Plan) -> list[str]:
     """Say what a graph is played with when there is no scenario."""
     given, results = empty_input(plan), empty_results(plan)
     asked = [key for key, node in _nodes(plan) if isinstance(node, Approval)]
-    awaited = [node.event.name for _, node in _nodes(plan) if isinstance(node, Event)]
+    awaited = [node.event.name for _, node in _nodes(plan) if isinstance(node, EventNode)]
     lines = [f"input: {canonical_json(given)}"] if given else []
     lines += [f"{key} gives {canonical_json(value)}" for key, value in results.items()]
     lines += [f"nobody decides {', '.join(asked)}"] if asked else []
@@ -118,7 +118,7 @@ class _Graphs:
 
     def below(self, node: Node) -> "_Graphs | None":
         inner = runs(self.plan, self.graph, node) if isinstance(node, Loop | Subgraph) else None
-        return _Graphs(self.plan, inner, self.depth + 1) if inner is not None and self.depth < DEEPEST else None
+        return _Graphs(self.plan, inner, self.depth + 1) if inner is not None and self.depth < MAX_CHILD_DEPTH else None
 
 
 def _read_of(graphs: _Graphs, key: str, slot: Slot, path: Steps) -> Iterator[tuple[str, Steps]]:

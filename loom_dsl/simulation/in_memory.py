@@ -15,7 +15,6 @@ from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import (
     ActivityDone,
     ActivityFailed,
-    Answer,
     CancelActivity,
     CancelChild,
     CancelTimer,
@@ -34,6 +33,7 @@ from loom_dsl.machine.commands import (
     StartTimer,
     TimerFired,
     TurnEnded,
+    UpdateAnswer,
     Yielded,
 )
 from loom_dsl.machine.interpreter import Machine
@@ -54,7 +54,7 @@ class ChildFailed(LoomError):
         self.failure_code = code
 
 
-class Answered(LoomError):
+class AnsweredFailure(LoomError):
     """What a handler raises for a failure that the machine is to judge: tried again, waited for, or halted.
 
     Args:
@@ -171,7 +171,7 @@ class Simulation:
         handler = self._handler(command.activity)
         try:
             return ActivityDone(now=self.now, at=command.at, result=handler(command))
-        except Answered as error:
+        except AnsweredFailure as error:
             how = {"attempt": command.before + 1, **error.how}
             return ActivityFailed(now=self.now, at=command.at, code=error.failure_code, message=error.message, **how)
         except LoomError as error:
@@ -253,7 +253,7 @@ class Simulation:
                 self._continue_as_new() if self.steps_per_run else self._inputs.insert(0, Proceed(now=self.now))
             case Drained() | Yielded():
                 self._continue_as_new() if isinstance(command, Drained) else self._inputs.append(GoOn(now=self.now))
-            case Answer(to=to, verdict=verdict):
+            case UpdateAnswer(to=to, verdict=verdict):
                 self.outcome.answers[to] = verdict
             case Finish(result=result, undo=undo):
                 self.outcome.result, self.outcome.undo, self.outcome.over = result, undo, True

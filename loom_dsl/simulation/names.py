@@ -8,15 +8,15 @@ tool, an agent, a model.
 import re
 
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.generated import Written
+from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.graph.library import NAMES
-from loom_dsl.graph.nodes import Activity, AgentNode, Event, Llm, Map, Subgraph, Tool
+from loom_dsl.graph.nodes import Activity, AgentNode, EventNode, LlmNode, Map, Subgraph, ToolCallNode
 from loom_dsl.graph.plan import CHUNK, Plan, runs
 from loom_dsl.machine.commands import RunActivity, StartChild
 from loom_dsl.machine.tokens.compensation import FUNCTION
 
 _VISIT, _INDEX = re.compile(r"#\d+"), re.compile(r"\[\d+\]")
-DEEPEST = 20
+MAX_CHILD_DEPTH = 20
 
 
 def aliases(at: str) -> list[str]:
@@ -57,7 +57,7 @@ def nodes_named(plan: Plan, name: str) -> list[Node]:
 
 
 def _walk(plan: Plan, graph: str, path: list[str]) -> Node | None:
-    *above, last = path[:DEEPEST]
+    *above, last = path[:MAX_CHILD_DEPTH]
     for part in above:
         node = plan.bodies[graph].nodes.get(part)
         inner = runs(plan, graph, node) if node is not None else None
@@ -70,11 +70,13 @@ def _walk(plan: Plan, graph: str, path: list[str]) -> Node | None:
 def written_below(plan: Plan, name: str) -> bool:
     """Whether a name is one of a graph that is written while the job runs: nobody knows its nodes before."""
     path = _INDEX.sub("", _VISIT.sub("", name)).split("/")
-    above = [_walk(plan, plan.root, path[:depth]) for depth in range(1, len(path[:DEEPEST]))]
+    above = [_walk(plan, plan.root, path[:depth]) for depth in range(1, len(path[:MAX_CHILD_DEPTH]))]
     if any(isinstance(node, Subgraph) and not node.called for node in above):
         return True
     nodes = [node for graph in user_graphs(plan) for node in plan.bodies[graph].nodes.values()]
-    written = [node.graph.allow for node in nodes if isinstance(node, Subgraph) and isinstance(node.graph, Written)]
+    written = [
+        node.graph.allow for node in nodes if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph)
+    ]
     functions = {name, name.partition(":")[0]} if ":" in name else set()
     return any(
         name in (*allow.tools, *allow.agents, *allow.models) or functions & set(allow.functions) for allow in written
@@ -88,7 +90,7 @@ def node_names(plan: Plan) -> list[str]:
 
 def runs_something(node: Node) -> bool:
     """Whether a scenario gives the node's result: it does work, or runs a job of its own."""
-    return isinstance(node, Activity | Tool | AgentNode | Llm) or (
+    return isinstance(node, Activity | ToolCallNode | AgentNode | LlmNode) or (
         isinstance(node, Subgraph) and (node.child or not node.called)
     )
 
@@ -108,11 +110,11 @@ def _named_by(node: Node) -> list[str]:
     match node:
         case Activity():
             return [node.activity]
-        case Tool():
+        case ToolCallNode():
             return [node.tool]
         case AgentNode():
             return [node.agent]
-        case Llm():
+        case LlmNode():
             return [node.llm.model]
         case Subgraph() if node.child:
             return [node.called]
@@ -125,7 +127,7 @@ def event_names(plan: Plan) -> list[str]:
     found: dict[str, None] = {}
     for graph in user_graphs(plan):
         for node in plan.bodies[graph].nodes.values():
-            if isinstance(node, Event):
+            if isinstance(node, EventNode):
                 found[node.event.name] = None
             elif isinstance(node, Map):
                 opened = [node.map.open.add, node.map.open.close] if node.map.open else []

@@ -22,10 +22,9 @@ from loom_dsl.machine.commands import (
     StartChild,
     TimerFired,
 )
-from loom_dsl.machine.kinds.approvals import digest_of
-from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFYING
-from loom_dsl.machine.kinds.decision_queue import must_be_signed
+from loom_dsl.machine.kinds.approvals import digest_of, must_be_signed
 from loom_dsl.machine.state import WAITING, MachineState
+from loom_dsl.machine.tokens.ending import VERIFICATIONS
 from loom_dsl.simulation.coverage import CountingMachine, Coverage
 from loom_dsl.simulation.in_memory import Simulation, Work
 from loom_dsl.simulation.mocks import EXECUTE, FORMAT, STAGES, Cast, MockAnswer, stage_result
@@ -53,7 +52,7 @@ class Happening:
 
 
 @dataclass(slots=True)
-class Stage:
+class CaseContext:
     """What all jobs of a case share.
 
     Attributes:
@@ -86,7 +85,7 @@ class Play(Simulation):
         self,
         plan: Plan,
         state: MachineState,
-        stage: Stage,
+        stage: CaseContext,
         *,
         job: str = "job",
         prefix: str = "",
@@ -186,7 +185,7 @@ class Play(Simulation):
                     "id": f"parent/{at}",
                 }
                 self.inner[at].signal("loom.control", order)
-            case RunActivity(at=at) if at.startswith(VERIFYING):
+            case RunActivity(at=at) if at.startswith(VERIFICATIONS):
                 self._inputs.append(ActivityDone(now=self.now, at=at, result={"verdict": VERIFIED}))
             case RunActivity() | StartChild():
                 self.stage.count += 1
@@ -286,7 +285,7 @@ class Outside:
     """
 
     case: ScenarioCase
-    stage: Stage
+    stage: CaseContext
     root: Play
     problems: list[str] = field(default_factory=list)
     _planned: list[_Planned] = field(default_factory=list)

@@ -36,7 +36,7 @@ OF_ABORT = "aborted", "execution_cancelled", "state aborted", "approval_decided 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RecordedQuestion:
     """What a call asked people, and what came of it.
 
     Attributes:
@@ -68,7 +68,7 @@ class TurnRecord:
     context: int = 0
     end: int = 0
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
-    questions: dict[str, Question] = field(default_factory=dict)
+    questions: dict[str, RecordedQuestion] = field(default_factory=dict)
     injected: list[dict[str, str]] = field(default_factory=list)
     asked: bool = False
     compressions: list[dict[str, Any]] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import Any
 from loom_dsl.errors import LoomError, PermissionDenied, PlanError
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import RunActivity, TimerFired
-from loom_dsl.machine.kinds.decisions import DECISION
+from loom_dsl.machine.decisions.refusals import DECISION
 from loom_dsl.machine.signals import CONTROL
 from loom_dsl.machine.state import WAITING, MachineState
 from loom_dsl.simulation.in_memory import Simulation

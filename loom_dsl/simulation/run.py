@@ -11,7 +11,7 @@ from loom_dsl.machine.state import OWNING, MachineState
 from loom_dsl.simulation.coverage import Coverage, Covered, covered
 from loom_dsl.simulation.mocks import Cast, MockedCall
 from loom_dsl.simulation.names import frame_of
-from loom_dsl.simulation.play import Happening, Outside, Play, Stage
+from loom_dsl.simulation.play import CaseContext, Happening, Outside, Play
 from loom_dsl.simulation.scenario import Scenario, ScenarioCase, Status
 
 START = 1_700_000_000.0
@@ -72,7 +72,7 @@ def play_case(
         advice = "test an agent with the fake model (docs/howto/testing.md)"
         raise UserError(f"{plan.root} is the graph of an agent's turns, which scenarios do not play; {advice}")
     start = case.start() or START
-    stage = Stage(Cast(case), start, now=start)
+    stage = CaseContext(Cast(case), start, now=start)
     root = Play(plan, MachineState(input=case.input), stage, steps_per_run=steps_per_run)
     outside = Outside(case, stage, root)
     for _ in range(MAX_STEPS):

@@ -74,7 +74,7 @@ class ScriptedUsage(_Strict):
     """The part of `prompt` that came from a cache."""
 
 
-class Failure(_Strict):
+class ScriptedFailure(_Strict):
     """An HTTP error in place of an answer."""
 
     status: int = Field(ge=400, le=599)
@@ -91,7 +91,7 @@ class Failure(_Strict):
     """More headers."""
 
 
-class Step(_Strict):
+class ScriptedStep(_Strict):
     """One answer of the model, or the way in which it fails."""
 
     say: str | None = None
@@ -110,7 +110,7 @@ class Step(_Strict):
     """Default: a quarter of the characters sent and answered."""
     finish: str | None = None
     """The finish reason. Default: ``tool_calls`` with calls, else ``stop``."""
-    fail: Failure | None = None
+    fail: ScriptedFailure | None = None
     """An HTTP error in place of the answer."""
     hang: bool | Duration = False
     """Send nothing, for ever or for a time, until the client goes away; after the time, close."""
@@ -131,7 +131,7 @@ class Step(_Strict):
         return bool(self.hang) or self.close_after is not None or self.malformed
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> "Step":
+    def _says_one_thing(self) -> "ScriptedStep":
         answers = self.say is not None or self.big is not None or bool(self.calls)
         if self.say is not None and self.big is not None:
             raise ValueError("a step has `say` or `big`, not both")
@@ -164,9 +164,9 @@ class Case(_Strict):
 
     when: When
     """Which conversations."""
-    steps: list[Step] = []
+    steps: list[ScriptedStep] = []
     """Their answers."""
-    otherwise: Step | None = None
+    otherwise: ScriptedStep | None = None
     """When the steps have run out."""
 
 
@@ -181,9 +181,9 @@ class Script(_Strict):
     """The script's name."""
     description: str = ""
     """For people."""
-    steps: list[Step] = []
+    steps: list[ScriptedStep] = []
     """The answers, in order."""
-    otherwise: Step = Step(say="(end of script)")
+    otherwise: ScriptedStep = ScriptedStep(say="(end of script)")
     """The answer when the steps have run out."""
     window: int | None = Field(default=None, ge=1)
     """Tokens that a request may have, at four bytes each; a longer one is refused, as by a model with this window."""
@@ -196,7 +196,7 @@ class Script(_Strict):
             raise ValueError("a script needs `steps`, `cases` or `otherwise`")
         return self
 
-    def step(self, number: int, *, model: str = "", opening: str = "") -> Step:
+    def step(self, number: int, *, model: str = "", opening: str = "") -> ScriptedStep:
         """Return the step that answers a request.
 
         Args:
@@ -214,7 +214,7 @@ def _applies(when: When, model: str, opening: str) -> bool:
     return when.model in (None, model) and (when.contains is None or when.contains in opening)
 
 
-def _nth(steps: Sequence[Step], number: int) -> Step | None:
+def _nth(steps: Sequence[ScriptedStep], number: int) -> ScriptedStep | None:
     for step in steps:
         if number < step.repeat:
             return step

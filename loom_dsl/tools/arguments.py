@@ -22,7 +22,7 @@ from loom_dsl.text.canonical import canonical_json, read_json
 
 
 Schema = Mapping[str, Any]
-_DEEPEST = 64
+_MAX_ARGUMENT_DEPTH = 64
 _MAX_SHOWN = 60
 
 
@@ -85,7 +85,7 @@ def schema_at(schema: Schema, path: Sequence[str | int]) -> Schema:
 
 
 def _follow(schema: Schema, root: Schema) -> Schema:
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_ARGUMENT_DEPTH):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return schema
@@ -98,7 +98,7 @@ def _follow(schema: Schema, root: Schema) -> Schema:
 
 def _check(schema: Schema, value: Any, path: tuple[str | int, ...], root: Schema, depth: int) -> Iterator[Violation]:
     schema = _follow(schema, root)
-    if depth > _DEEPEST:
+    if depth > _MAX_ARGUMENT_DEPTH:
         yield Violation(path, f"{_name(path)} is nested too deeply")
         return
     for part in schema.get("allOf", ()):
@@ -219,7 +219,7 @@ _MAX_REPORTED = 10
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedArguments:
     """Arguments that fit: as JSON with defaults filled in, and as the values the function gets."""
 
     canonical: dict[str, Any]
@@ -297,7 +297,7 @@ def _finite(text: str) -> float:
 
 def check_arguments(
     tool: str, model: type[BaseModel] | None, schema: Mapping[str, Any], data: dict[str, Any]
-) -> Checked:
+) -> CheckedArguments:
     """Check an object against a tool's schema, and against its model when it has one.
 
     Raises:
@@ -306,7 +306,7 @@ def check_arguments(
     if found := misfits(schema, data):
         _refuse(tool, *found)
     if model is None:
-        return Checked(data, dict(data))
+        return CheckedArguments(data, dict(data))
     try:
         instance = model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
@@ -314,7 +314,7 @@ def check_arguments(
     except (ValueError, RecursionError) as error:
         _refuse(tool, str(error))
     keywords = {info.alias or name: getattr(instance, name) for name, info in type(instance).model_fields.items()}
-    return Checked(instance.model_dump(mode="json", by_alias=True), keywords)
+    return CheckedArguments(instance.model_dump(mode="json", by_alias=True), keywords)
 
 
 def misfits(schema: Mapping[str, Any], data: dict[str, Any]) -> list[str]:

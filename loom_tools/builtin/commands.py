@@ -12,7 +12,7 @@ from loom_dsl.text.redaction import cut_middle
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.tool import Arguments, tool
-from loom_tools.sandbox.order import Order
+from loom_tools.sandbox.order import SandboxOrder
 from loom_tools.sandbox.run import LAUNCHER, Ended, run_confined
 from loom_tools.sandbox.settings import check, mode_of, order_of
 
@@ -47,7 +47,7 @@ def _shell() -> str:
     return found
 
 
-def told(ended: Ended, what: str, seconds: float, order: Order | None = None) -> str:
+def told(ended: Ended, what: str, seconds: float, order: SandboxOrder | None = None) -> str:
     """Say to the model how it ended.
 
     Args:

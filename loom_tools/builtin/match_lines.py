@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import Any, BinaryIO
 
-WIDEST = 240
+MAX_WIDTH = 240
 """Characters of a line that are shown."""
 _MEMORY = 2 * 1024**3
 _CPU_SECONDS = 150
@@ -36,10 +36,10 @@ def find_lines(pattern: re.Pattern[str], text: str, most: int) -> list[tuple[int
 
 def show(line: str, start: int) -> str:
     """Cut a long line to the surroundings of its match."""
-    if len(line) <= WIDEST:
+    if len(line) <= MAX_WIDTH:
         return line
-    begin = max(0, min(start - WIDEST // 3, len(line) - WIDEST))
-    end = begin + WIDEST
+    begin = max(0, min(start - MAX_WIDTH // 3, len(line) - MAX_WIDTH))
+    end = begin + MAX_WIDTH
     return ("..." if begin else "") + line[begin:end] + ("..." if end < len(line) else "")
 
 

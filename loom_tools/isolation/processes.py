@@ -30,7 +30,7 @@ class Died(Exception):
     """The process died; the text says how, and has the last lines that it wrote to its standard error."""
 
 
-class Children:
+class ChildProcesses:
     """The processes with users' code of one worker."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _LAST_WORDS = 1.0
 _GUARD = Path(__file__).with_name("guard.py")
 
 
-class Connection:
+class McpConnection:
     """A connection: opened at once, closed when it is retired and its last call has ended.
 
     Args:

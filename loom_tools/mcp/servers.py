@@ -15,7 +15,7 @@ from loom_dsl.errors import ConfigurationError, MissingTools, ToolError, ToolUna
 from loom_dsl.tools.context import ToolOutput
 from loom_dsl.tools.mcp import Definition, McpServer, McpSettings, read_mcp_settings, split_reference, tool_of
 from loom_dsl.tools.tool import Tool
-from loom_tools.mcp.connection import START_SECONDS, Connection, definitions
+from loom_tools.mcp.connection import START_SECONDS, McpConnection, definitions
 from loom_tools.running import describe
 from loom_tools.secrets import AllowedSecrets
 
@@ -55,8 +55,8 @@ class Servers:
         self.start_seconds, self.list_seconds = START_SECONDS, LIST_SECONDS
         self._secrets = secrets
         self._known: dict[str, Listing] = {}
-        self._connections: dict[str, Connection] = {}
-        self._ending: list[Connection] = []
+        self._connections: dict[str, McpConnection] = {}
+        self._ending: list[McpConnection] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread()
         self._lock = threading.Lock()
@@ -197,13 +197,13 @@ class Servers:
             loop = self._loop
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
-    def _connection(self, server: str) -> tuple[Connection, bool]:
+    def _connection(self, server: str) -> tuple[McpConnection, bool]:
         """The connection to a server, and whether it was there before."""
         found = self._connections.get(server)
         if found is not None and not found.retired:
             return found, True
         self._ending = [other for other in [*self._ending, *filter(None, [found])] if not other.ended]
-        made = self._connections[server] = Connection(server, self.check(server), self._secrets, self.start_seconds)
+        made = self._connections[server] = McpConnection(server, self.check(server), self._secrets, self.start_seconds)
         return made, False
 
     async def _listing(self, server: str) -> Listing:
@@ -216,7 +216,7 @@ class Servers:
                 if not old:
                     raise
 
-    async def _listed(self, server: str, connection: Connection) -> Listing:
+    async def _listed(self, server: str, connection: McpConnection) -> Listing:
         async with connection.used() as client:
             try:
                 async with asyncio.timeout(self.list_seconds):

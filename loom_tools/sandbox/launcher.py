@@ -14,7 +14,7 @@ if __name__ == "__main__":
 from dataclasses import asdict
 
 from loom_tools.sandbox import landlock, namespaces, seccomp, syscalls
-from loom_tools.sandbox.order import Means, Order
+from loom_tools.sandbox.order import Means, SandboxOrder
 from loom_tools.sandbox.seccomp import NUMBERS
 from loom_tools.sandbox.supervisor import guard
 
@@ -58,7 +58,7 @@ def _guarded(handed: list[int]) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with open(handed[0], "rb") as file:
-            order = Order.load(file.read())
+            order = SandboxOrder.load(file.read())
         line = socket.socket(fileno=handed[1])
         line.sendall(b" ")  # from here on it may be that the command ran
         guard(order, line, (handed[2], handed[3]))

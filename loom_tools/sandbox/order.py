@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """How much one command may use.
 
     Attributes:
@@ -27,7 +27,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SandboxOrder:
     """A command to run.
 
     Attributes:
@@ -56,7 +56,7 @@ class Order:
     kept: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     landlock: int = 0
     filtered: bool = True
     namespaces: bool = True
@@ -79,10 +79,10 @@ class Order:
         return json.dumps(asdict(self)).encode("utf-8", "surrogateescape")
 
     @classmethod
-    def load(cls, text: bytes) -> "Order":
+    def load(cls, text: bytes) -> "SandboxOrder":
         """Read it."""
         given = json.loads(text.decode("utf-8", "surrogateescape"))
-        return cls(**{**given, "limits": Limits(**given["limits"])})
+        return cls(**{**given, "limits": ResourceLimits(**given["limits"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loom_dsl.errors import ToolError, ToolUnavailable
-from loom_tools.sandbox.order import Means, Order
+from loom_tools.sandbox.order import Means, SandboxOrder
 
 MAX_OUTPUT = 4 << 20
 """Bytes of output after which a command is stopped."""
@@ -131,7 +131,7 @@ atexit.register(LAUNCHER.close)
 
 
 def run_confined(
-    order: Order,
+    order: SandboxOrder,
     *,
     timeout: float,
     given: bytes = b"",
@@ -163,7 +163,7 @@ def run_confined(
     raise ToolUnavailable("the process that starts commands was ended twice before it could; try again")
 
 
-def _begin(order: Order, given: bytes) -> tuple[socket.socket, io.FileIO]:
+def _begin(order: SandboxOrder, given: bytes) -> tuple[socket.socket, io.FileIO]:
     """Hand an order over, and give the line to its guard and its output."""
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()

@@ -9,7 +9,7 @@ from typing import Literal, cast, get_args
 
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolUnavailable
 from loom_dsl.permissions.paths import PathPattern
-from loom_tools.sandbox.order import Limits, Means, Order
+from loom_tools.sandbox.order import Means, ResourceLimits, SandboxOrder
 from loom_tools.sandbox.protected_files import Protected, make_missing, protected_in
 
 Mode = Literal["required", "best_effort", "off"]
@@ -77,8 +77,8 @@ def order_of(
     *,
     cpu: float,
     protected: Sequence[Path] = (),
-    limits: Limits | None = None,
-) -> Order:
+    limits: ResourceLimits | None = None,
+) -> SandboxOrder:
     """Describe a command as the settings want it.
 
     Args:
@@ -105,7 +105,7 @@ def order_of(
         for path in _more(environment):
             _check_place(path, [*protected, *_secret_places(environment)], f"{READABLE} names")
     within = _protected(place, mode, means, environment)
-    return Order(
+    return SandboxOrder(
         argv=list(argv),
         env={**_kept(environment), **_SAID, "PATH": _path(environment, read)},
         cwd=place,
@@ -115,7 +115,7 @@ def order_of(
         kept=list(within.kept),
         held=list(within.held),
         absent=list(within.absent),
-        limits=replace(limits or Limits(), cpu=int(cpu) + 1),
+        limits=replace(limits or ResourceLimits(), cpu=int(cpu) + 1),
         landlock=0 if mode == "off" else means.landlock,
         filtered=mode != "off" and means.filters,
         namespaces=mode != "off" and means.namespaces,

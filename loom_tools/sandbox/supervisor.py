@@ -13,7 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from loom_tools.sandbox import landlock, namespaces, seccomp, syscalls
-from loom_tools.sandbox.order import Limits, Order
+from loom_tools.sandbox.order import ResourceLimits, SandboxOrder
 
 # The last steps before the command: from here on nothing of Loom's runs, and nothing can be taken back.
 
@@ -21,7 +21,7 @@ from loom_tools.sandbox.order import Limits, Order
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def become(order: Order, temporary: str, streams: tuple[int, int], *, proc: bool) -> None:
+def become(order: SandboxOrder, temporary: str, streams: tuple[int, int], *, proc: bool) -> None:
     """Turn this process into the command.
 
     Args:
@@ -56,7 +56,7 @@ def become(order: Order, temporary: str, streams: tuple[int, int], *, proc: bool
     os.execve(order.argv[0], order.argv, {**order.env, "TMPDIR": temporary, "HOME": home})
 
 
-def _files(order: Order, temporary: str, *, proc: bool) -> list[tuple[str, int]]:
+def _files(order: SandboxOrder, temporary: str, *, proc: bool) -> list[tuple[str, int]]:
     rules = [(path, landlock.READ) for path in order.read]
     rules += [(path, landlock.DEVICE) for path in DEVICES]
     rules += [(temporary, landlock.ALL)]
@@ -67,7 +67,7 @@ def _files(order: Order, temporary: str, *, proc: bool) -> list[tuple[str, int]]
     return rules
 
 
-def _within(order: Order) -> list[tuple[str, int]]:
+def _within(order: SandboxOrder) -> list[tuple[str, int]]:
     """Give rights in the working directory. Where no mounts take rights away, each entry gets its own instead."""
     closed = set(order.closed())
     if not closed:
@@ -81,7 +81,7 @@ def _within(order: Order) -> list[tuple[str, int]]:
     return rules
 
 
-def _filter(order: Order) -> bytes:
+def _filter(order: SandboxOrder) -> bytes:
     return seccomp.program(
         namespaces=order.namespaces,
         network=order.network,
@@ -90,7 +90,7 @@ def _filter(order: Order) -> bytes:
     )
 
 
-def _limit(limits: Limits, *, counted_apart: bool) -> None:
+def _limit(limits: ResourceLimits, *, counted_apart: bool) -> None:
     processes = limits.processes if counted_apart else limits.processes + _others()
     for what, most in (
         (resource.RLIMIT_CPU, limits.cpu),
@@ -123,7 +123,7 @@ _PATIENCE = 10.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def guard(order: Order, line: socket.socket, streams: tuple[int, int]) -> None:
+def guard(order: SandboxOrder, line: socket.socket, streams: tuple[int, int]) -> None:
     """Run a command to its end, and tell over the line how it ended.
 
     The worker closing its end of the line, also by dying, ends the command and all that it started.
@@ -146,7 +146,7 @@ def guard(order: Order, line: socket.socket, streams: tuple[int, int]) -> None:
     shutil.rmtree(temporary, onerror=_open_up)
 
 
-def _watched(order: Order, line: socket.socket, streams: tuple[int, int], temporary: str) -> dict[str, Any]:
+def _watched(order: SandboxOrder, line: socket.socket, streams: tuple[int, int], temporary: str) -> dict[str, Any]:
     free = _free(order.cwd, temporary)
     if syscalls.LINUX:
         syscalls.adopt_orphans()
@@ -182,7 +182,7 @@ def _watched(order: Order, line: socket.socket, streams: tuple[int, int], tempor
     return {"stopped": stopped} if stopped else {"refused": "what watched the command ended before it did"}
 
 
-def _first_process(order: Order, streams: tuple[int, int], temporary: str, report: int) -> NoReturn:
+def _first_process(order: SandboxOrder, streams: tuple[int, int], temporary: str, report: int) -> NoReturn:
     """Start the command, take up orphans, and end what is left when the command ends."""
     proc = False
     try:
@@ -217,7 +217,7 @@ def _end_all(*_: object) -> NoReturn:
     os._exit(1)
 
 
-def _start(order: Order, temporary: str, streams: tuple[int, int], report: int, *, proc: bool) -> dict[str, Any]:
+def _start(order: SandboxOrder, temporary: str, streams: tuple[int, int], report: int, *, proc: bool) -> dict[str, Any]:
     reading, writing = os.pipe()
     command = os.fork()
     if command == 0:
@@ -293,7 +293,7 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _excess(order: Order, first: int, lost: int) -> str:
+def _excess(order: SandboxOrder, first: int, lost: int) -> str:
     """Say which limit the command is beyond, or nothing."""
     limits, memory, count, waiting = order.limits, 0, 0, [first]
     while waiting and count <= limits.processes + 2:

@@ -14,7 +14,7 @@ SKIPPED_DIRECTORIES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """Something that a walk found.
 
     Attributes:
@@ -26,7 +26,7 @@ class Entry:
     kind: Literal["file", "link", "directory"]
 
 
-def list_directory(fd: int, prefix: str) -> tuple[list[str], list[Entry]]:
+def list_directory(fd: int, prefix: str) -> tuple[list[str], list[DirectoryEntry]]:
     """List a directory, sorted by name.
 
     Args:
@@ -37,15 +37,15 @@ def list_directory(fd: int, prefix: str) -> tuple[list[str], list[Entry]]:
         The directories to enter, and everything that is there.
     """
     directories: list[str] = []
-    found: list[Entry] = []
+    found: list[DirectoryEntry] = []
     with os.scandir(fd) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_symlink():
-                found.append(Entry(prefix + entry.name, "link"))
+                found.append(DirectoryEntry(prefix + entry.name, "link"))
             elif entry.is_dir(follow_symlinks=False):
                 if entry.name not in SKIPPED_DIRECTORIES:
                     directories.append(prefix + entry.name)
-                    found.append(Entry(prefix + entry.name, "directory"))
+                    found.append(DirectoryEntry(prefix + entry.name, "directory"))
             elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(TEMPORARY):
-                found.append(Entry(prefix + entry.name, "file"))
+                found.append(DirectoryEntry(prefix + entry.name, "file"))
     return directories, found

@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal, NoReturn
 
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolError
 from loom_dsl.permissions.paths import normal_path
-from loom_tools.workspace.listing import Entry, list_directory
+from loom_tools.workspace.listing import DirectoryEntry, list_directory
 from loom_tools.workspace.openat import native_support, open_beneath, open_directory
 from loom_tools.workspace.protected import (
     is_directory,
@@ -218,7 +218,7 @@ class Workspace:
         finally:
             os.close(above)
 
-    def walk(self, directory: str = ".", enter: Callable[[str], bool] = lambda _: True) -> Iterator[Entry]:
+    def walk(self, directory: str = ".", enter: Callable[[str], bool] = lambda _: True) -> Iterator[DirectoryEntry]:
         """List what is below a directory, sorted by name within each directory. Symbolic links are not followed.
 
         Args:

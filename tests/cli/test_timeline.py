@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_cli.render.terminal import Terminal, WordWrap, cells, terminal_for
-from loom_cli.render.timeline import Timeline, ToolCall
+from loom_cli.render.timeline import RequestedCall, Timeline
 from loom_dsl.agent.run import ErrorInfo, RunResult, RunUsage
 from loom_dsl.observe.events import decode
 from loom_dsl.text.printable import clock
@@ -77,8 +77,8 @@ task: look around
 """.replace("UNTIL", clock(7200, 0))
 
 
-def call(turn: int, call_id: str) -> ToolCall:
-    return ToolCall("glob", '{"pattern": "**/*.py", "path": "src"}')
+def call(turn: int, call_id: str) -> RequestedCall:
+    return RequestedCall("glob", '{"pattern": "**/*.py", "path": "src"}')
 
 
 def preview(request: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.state import MachineState
 from loom_dsl.simulation.in_memory import Simulation
 from tests.support.signing import key_of, public_key, verifier
@@ -15,14 +14,7 @@ ASKED = "a" * 64
 Payload = dict[str, Any]
 
 
-class Before(Simulation):
-    """A run that began before there were rules for arrivals."""
-
-    def _machine(self, state: MachineState) -> Machine:
-        return Machine(self.plan, state, self.job, lambda rules: False)
-
-
-def asked(policy: dict[str, Any] | None = None, kind: type[Simulation] = Simulation, **how: Any) -> Simulation:
+def asked(policy: dict[str, Any] | None = None, **how: Any) -> Simulation:
     """A job that has asked, and goes on to wait for an event when that is decided."""
     request = {"tool": "send", "requester": "agent a", "arguments": ASKED, "risk": "high"}
     choices = ["approve", "edit", "reject", "respond", "terminate"]
@@ -32,7 +24,7 @@ def asked(policy: dict[str, Any] | None = None, kind: type[Simulation] = Simulat
         "z": {"end": "${nodes.ask}"},
     }
     handlers = {**SYSTEM, "loom.approval.verify": verifier(KNOWN, JOB), "loom.signal.time": lambda c: {"sent": None}}
-    sim = kind(plan_of(nodes), MachineState(starter="eve"), {**handlers, **how}, job=JOB)
+    sim = Simulation(plan_of(nodes), MachineState(starter="eve"), {**handlers, **how}, job=JOB)
     settle(sim)
     return sim
 

@@ -18,7 +18,7 @@ from loom_dsl.tools.context import Reconciliation, TodoItem, ToolContext, ToolOu
 from loom_dsl.tools.hooks import HookAnswer, HookCall
 from loom_dsl.tools.risk import Risk
 from loom_tools.isolation.frames import read_there
-from loom_tools.isolation.processes import Children, Died
+from loom_tools.isolation.processes import ChildProcesses, Died
 from loom_tools.running import describe, text_of
 from loom_tools.user_code import Code, Raised, by_position, keys_of
 from tests.support.deadly_tools import DEATHS, PNG
@@ -32,20 +32,20 @@ def code(name: str, part: str = "function") -> Code:
 
 
 @pytest_asyncio.fixture
-async def children() -> AsyncIterator[Children]:
+async def children() -> AsyncIterator[ChildProcesses]:
     others = set(psutil.Process().children())  # of tests before this one
-    made = Children()
+    made = ChildProcesses()
     yield made
     await made.close()
     assert set(psutil.Process().children()) <= others
 
 
-async def given(children: Children, what: str, name: str = "give") -> Any:
+async def given(children: ChildProcesses, what: str, name: str = "give") -> Any:
     return await children.call(code(name), {"what": what}, PATIENCE, is_async=name == "give_later")
 
 
 @pytest.mark.parametrize("name", ["give", "give_later"])
-async def test_results_come_back_as_the_worker_reads_them(children: Children, name: str) -> None:
+async def test_results_come_back_as_the_worker_reads_them(children: ChildProcesses, name: str) -> None:
     wanted = {"text": "a text", "nothing": "", "pair": '{"left":1,"right":"2026-05-04"}', "nan": "[Infinity]"}
     whats = [*wanted, "image", "large", "opaque"]
     found = dict(zip(whats, await asyncio.gather(*(given(children, what, name) for what in whats)), strict=True))
@@ -73,13 +73,13 @@ def test_the_worker_reads_no_function_and_nothing_that_a_module_of_looms_only_im
         read_there(body + b"\x93.")
 
 
-async def raised(children: Children, what: str) -> BaseException:
+async def raised(children: ChildProcesses, what: str) -> BaseException:
     with pytest.raises(Raised) as caught:
         await given(children, what)
     return caught.value.error
 
 
-async def test_exceptions_come_back_with_what_is_read_of_them(children: Children) -> None:
+async def test_exceptions_come_back_with_what_is_read_of_them(children: ChildProcesses) -> None:
     whats = ["unsaid", "refused", "told", "odd", "unknown", "exit"]
     unsaid, refused, told, odd, unknown, ended = await asyncio.gather(*(raised(children, what) for what in whats))
     assert describe(unsaid) == "ValueError: the shelf is empty"
@@ -119,7 +119,7 @@ def context_of(folder: Path, said: list[str], stop: threading.Event | None = Non
     )
 
 
-async def test_a_context_works_through_the_line(children: Children, tmp_path: Path) -> None:
+async def test_a_context_works_through_the_line(children: ChildProcesses, tmp_path: Path) -> None:
     said: list[str] = []
     found = await children.call(code("tell"), {"text": "x", "context": context_of(tmp_path, said)}, PATIENCE)
     process = found.pop("process")
@@ -136,7 +136,7 @@ async def test_a_context_works_through_the_line(children: Children, tmp_path: Pa
     assert said == ["working on x", "leaves later"]
 
 
-async def test_what_is_cancelled_sees_it_and_is_gone(children: Children, tmp_path: Path) -> None:
+async def test_what_is_cancelled_sees_it_and_is_gone(children: ChildProcesses, tmp_path: Path) -> None:
     said: list[str] = []
     stop = threading.Event()
     context = context_of(tmp_path, said, stop)
@@ -150,7 +150,7 @@ async def test_what_is_cancelled_sees_it_and_is_gone(children: Children, tmp_pat
     assert (tmp_path / "seen").read_text() == "x"
 
 
-async def test_what_hangs_is_ended_when_its_time_is_over(children: Children, tmp_path: Path) -> None:
+async def test_what_hangs_is_ended_when_its_time_is_over(children: ChildProcesses, tmp_path: Path) -> None:
     context = context_of(tmp_path, [])
     for seconds in longer(0.5):  # on a slow machine it may be over before the function is called
         with pytest.raises(TimeoutError):
@@ -166,7 +166,9 @@ async def test_what_hangs_is_ended_when_its_time_is_over(children: Children, tmp
     ("name", "how", "last"),
     [("die", "exit status 7", "the library gives up on x"), ("crash", "SIGSEGV", "Segmentation fault")],
 )
-async def test_a_process_that_dies_says_how(children: Children, tmp_path: Path, name: str, how: str, last: str) -> None:
+async def test_a_process_that_dies_says_how(
+    children: ChildProcesses, tmp_path: Path, name: str, how: str, last: str
+) -> None:
     with pytest.raises(Died, match=how) as caught:
         await children.call(code(name), {"text": "x", "context": context_of(tmp_path, [])}, PATIENCE)
     said, _, lines = str(caught.value).partition("; the last lines of its standard error:\n")
@@ -174,7 +176,7 @@ async def test_a_process_that_dies_says_how(children: Children, tmp_path: Path, 
     assert last in lines
 
 
-async def test_the_other_parts_of_tools_and_functions_are_found(children: Children, tmp_path: Path) -> None:
+async def test_the_other_parts_of_tools_and_functions_are_found(children: ChildProcesses, tmp_path: Path) -> None:
     asked = HookCall(point="after_validate", tool="look", arguments={"text": "x"}, working_dir=tmp_path)
     request = PermissionRequest(tool="look", arguments={"text": "x"}, risk=Risk.LOW, read_only=True, job="job-1")
     said: list[str] = []
@@ -192,14 +194,14 @@ async def test_the_other_parts_of_tools_and_functions_are_found(children: Childr
     assert sorted(said) == ["adding", "asked"]
 
 
-async def test_keys_are_found_together(children: Children, tmp_path: Path) -> None:
+async def test_keys_are_found_together(children: ChildProcesses, tmp_path: Path) -> None:
     keyed = Code((f"{MODULE}:keyed",), "tool", keys_of)
     with pytest.raises(Died):
         await children.call(keyed.given(['{"folder": "' + str(tmp_path) + '"}']), {}, PATIENCE)
     assert await children.call(keyed.given(["{}"]), {}, PATIENCE) == [(None, "")]
 
 
-async def test_what_cannot_be_loaded_or_handed_over_is_told(children: Children) -> None:
+async def test_what_cannot_be_loaded_or_handed_over_is_told(children: ChildProcesses) -> None:
     with pytest.raises(ToolUnavailable, match="No module named"):
         await children.call(Code(("tests.support.not_there:f",)), {}, PATIENCE)
     with pytest.raises(Raised) as caught:
@@ -208,7 +210,9 @@ async def test_what_cannot_be_loaded_or_handed_over_is_told(children: Children) 
     assert "cannot be handed over" in caught.value.error.message
 
 
-async def test_a_process_shows_no_secret_and_ends_when_its_worker_says_so(children: Children, tmp_path: Path) -> None:
+async def test_a_process_shows_no_secret_and_ends_when_its_worker_says_so(
+    children: ChildProcesses, tmp_path: Path
+) -> None:
     said: list[str] = []
     stop = threading.Event()
     context = context_of(tmp_path, said, stop)

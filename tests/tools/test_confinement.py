@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from loom_dsl.errors import ConfigurationError, PermissionDenied, ToolUnavailable
-from loom_tools.sandbox.order import Limits, Means
+from loom_tools.sandbox.order import Means, ResourceLimits
 from loom_tools.sandbox.run import LAUNCHER, Ended, run_confined
 from loom_tools.sandbox.settings import check, lacking, order_of
 from tests.support.processes import gone
@@ -58,7 +58,9 @@ class Place:
     outside: Path
     means: Means
 
-    def run(self, command: str, *, timeout: float = PATIENCE, limits: Limits | None = None, **options: object) -> Ended:
+    def run(
+        self, command: str, *, timeout: float = PATIENCE, limits: ResourceLimits | None = None, **options: object
+    ) -> Ended:
         environment = {**os.environ, "HOME": str(self.home)}
         argv = ["/bin/bash", "--noprofile", "--norc", "-c", command]
         order = order_of(argv, self.work, self.means, environment, cpu=timeout, limits=limits)
@@ -199,7 +201,7 @@ def test_the_environment_is_clean(place: Place, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_fork_bomb_ends(place: Place) -> None:
-    ended = place.run("bomb() { bomb | bomb & }; bomb; sleep 30", limits=Limits(processes=60), timeout=3)
+    ended = place.run("bomb() { bomb | bomb & }; bomb; sleep 30", limits=ResourceLimits(processes=60), timeout=3)
     assert ended.stopped in ("", "processes", "timeout")  # the shell waits between its attempts
     assert ended.stopped or ended.left > 0
     assert place.run("echo fine").output == "fine\n"
@@ -207,12 +209,12 @@ def test_a_fork_bomb_ends(place: Place) -> None:
 
 def test_processes_are_counted(place: Place) -> None:
     code = "import os, time\nfor n in range(2000):\n if not os.fork(): time.sleep(60)"
-    ended = place.python(code, limits=Limits(processes=60))
+    ended = place.python(code, limits=ResourceLimits(processes=60))
     assert ended.stopped == "processes" or "Resource temporarily unavailable" in ended.output
 
 
 def test_a_memory_bomb_ends(place: Place) -> None:
-    few = Limits(memory=200 << 20)
+    few = ResourceLimits(memory=200 << 20)
     ended = place.python("x = bytearray(400 << 20)", limits=few)
     assert ended.status == 1
     assert "MemoryError" in ended.output
@@ -221,11 +223,11 @@ def test_a_memory_bomb_ends(place: Place) -> None:
 
 
 def test_a_disk_is_not_filled(place: Place) -> None:
-    small = Limits(file=10 << 20)
+    small = ResourceLimits(file=10 << 20)
     ended = place.run("head -c 20000000 /dev/zero > big; echo $?", limits=small)
     assert (place.work / "big").stat().st_size <= 10 << 20
     many = "for i in $(seq 1000); do head -c 8000000 /dev/zero > big$i; sync big$i; done"
-    ended = place.run(many, limits=Limits(file=10 << 20, disk=40 << 20))
+    ended = place.run(many, limits=ResourceLimits(file=10 << 20, disk=40 << 20))
     assert ended.stopped == "disk"
     assert sum(path.stat().st_size for path in place.work.iterdir()) < 1 << 30
 

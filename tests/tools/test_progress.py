@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from loom_tools.running import Progress
+from loom_tools.running import ProgressReporter
 from tests.support.waiting import PATIENCE
 
 
@@ -15,7 +15,7 @@ async def test_of_many_texts_the_first_and_the_last_are_told() -> None:
         told.append(text)
         first.set()
 
-    progress = Progress(tell, most=6, every=3_600)
+    progress = ProgressReporter(tell, most=6, every=3_600)
     progress("begin")
     await first.wait()
     for number in range(10_000):
@@ -34,7 +34,7 @@ async def test_a_last_text_that_nobody_settles_is_told_all_the_same() -> None:
         if text == "the end":
             over.set()
 
-    progress = Progress(tell, most=100, every=0.01)
+    progress = ProgressReporter(tell, most=100, every=0.01)
 
     def work() -> None:
         for number in range(1_000):

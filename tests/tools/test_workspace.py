@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_dsl.errors import ConfigurationError, LoomError, PermissionDenied, ToolError
-from loom_tools.workspace.listing import Entry
+from loom_tools.workspace.listing import DirectoryEntry
 from loom_tools.workspace.openat import native_support
 from loom_tools.workspace.workspace import Workspace
 from tests.support.waiting import PATIENCE
@@ -247,13 +247,13 @@ def test_a_walk_lists_files_and_links_without_following_and_skips_what_is_not_th
     (space.root / ".hidden").touch()
     (space.root / "d" / "round").symlink_to("..")
     found = list(space.walk())
-    assert Entry("d/b.txt", "file") in found
-    assert Entry(".hidden", "file") in found
-    assert Entry("out", "link") in found
-    assert Entry("d/round", "link") in found
+    assert DirectoryEntry("d/b.txt", "file") in found
+    assert DirectoryEntry(".hidden", "file") in found
+    assert DirectoryEntry("out", "link") in found
+    assert DirectoryEntry("d/round", "link") in found
     assert not [entry for entry in found if "/x" in entry.path or "secret" in entry.path]
     assert [entry.path for entry in space.walk("d")] == ["d/absolute", "d/b.txt", "d/e", "d/round"]
-    assert Entry("d/e", "directory") in found
+    assert DirectoryEntry("d/e", "directory") in found
     assert [entry.path for entry in space.walk(".git")] == [".git/x"]
     assert [entry.path for entry in space.walk(enter=lambda path: path != "d") if entry.kind == "file"] == [
         ".hidden",

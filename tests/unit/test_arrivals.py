@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.approvals.signature import VERIFIED
-from loom_dsl.machine.commands import Answer, RunActivity, SignalReceived
-from loom_dsl.simulation.in_memory import Simulation
+from loom_dsl.machine.commands import RunActivity, SignalReceived, UpdateAnswer
 from loom_dsl.text.canonical import digest
-from tests.support.asked import ASKED, KEYS, Before, Payload, asked, decided, refusals, settle, signed, unsigned, verify
+from tests.support.asked import ASKED, KEYS, Payload, asked, decided, refusals, settle, signed, unsigned, verify
 from tests.support.simulated import check_state, of_type
 
 # -- order -------------------------------------------------------------------------------------------------------
@@ -29,18 +28,6 @@ def test_of_two_that_are_verified_at_the_same_time_the_one_counts_that_came_firs
     assert decided(sim) == [("approve", "ann")]
     assert sim.outcome.answers == ({"first": "recorded", "second": "already_decided"} if answered else {})
     assert refusals(sim) == ["already_decided"]
-
-
-def test_a_run_from_before_there_was_an_order_goes_on_as_it_began() -> None:
-    sim = asked({"signed": "low"}, Before)
-    first = signed(sim, "ann")
-    sim.signal("loom.decision", first, answer_to="first")
-    sim.signal("loom.decision", signed(sim, "bob", "reject"), answer_to="second")
-    verify(sim, 1)
-    assert decided(sim) == [("reject", "bob")]
-    sim.signal("loom.decision", first, answer_to="again")
-    settle(sim)
-    assert sim.outcome.answers == {"first": "already_decided", "second": "recorded", "again": "already_decided"}
 
 
 def test_what_is_refused_needs_no_turn_and_takes_none() -> None:
@@ -184,19 +171,15 @@ def test_another_decision_is_not_the_same_because_it_has_the_same_id(other: dict
 
 
 @pytest.mark.parametrize("other", [{}, {"id": "another"}])
-@pytest.mark.parametrize("kind", [Simulation, Before])
-def test_what_says_the_same_as_what_counted_is_no_refusal_whatever_its_sender_calls_it(
-    other: dict[str, Any], kind: type[Simulation]
-) -> None:
-    sim = asked({}, kind)
+def test_what_says_the_same_as_what_counted_is_no_refusal_whatever_its_sender_calls_it(other: dict[str, Any]) -> None:
+    sim = asked()
     payload = {**unsigned(sim, "ann"), "id": ""}
     sim.signal("loom.decision", payload, answer_to="one")
     sim.signal("loom.decision", {**payload, **other}, answer_to="two")
     sim.signal("loom.decision", {**payload, **other})
     settle(sim)
-    again = "already_done" if kind is Simulation else "already_decided"
-    assert sim.outcome.answers == {"one": "recorded", "two": again}
-    assert refusals(sim) == ([] if kind is Simulation else [again, again])
+    assert sim.outcome.answers == {"one": "recorded", "two": "already_done"}
+    assert refusals(sim) == []
     assert decided(sim) == [("approve", "ann")]
 
 
@@ -239,7 +222,7 @@ def test_how_many_have_answered_alike_is_told_with_their_names() -> None:
     answers = []
     for by in ("ann", "ANN"):
         signal = SignalReceived(now=sim.now, name="loom.decision", payload=unsigned(sim, by), answer_to=by)
-        answers += [command.message for command in sim.machine.feed(signal) if isinstance(command, Answer)]
+        answers += [command.message for command in sim.machine.feed(signal) if isinstance(command, UpdateAnswer)]
     assert answers == ["approve recorded: 1 of 2 (ann)", "ANN has answered already, and counts once; 1 of 2 (ann)"]
 
 

@@ -16,7 +16,7 @@ from loom_dsl.graph.builder import GraphBuilder
 from loom_dsl.graph.builder.expressions import R, index, input, item, nodes
 from loom_dsl.graph.dump import to_yaml
 from loom_dsl.graph.edges import Compensation, Next, Node
-from loom_dsl.graph.generated import Allow, Written
+from loom_dsl.graph.generated import Allow, GeneratedGraph
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.nodes import (
     NODE_KINDS,
@@ -281,7 +281,7 @@ def test_everything_that_a_node_may_say_is_said_above() -> None:
     for _, node in KINDS:
         note(Graph.model_validate({"name": "g", "nodes": {"n": node}}).nodes["n"], said)
     parts: list[type[Part]] = [*NODE_KINDS.values(), Retry, Compensation, Barrier, Open, MapSpec, LoopSpec, LlmSpec]
-    parts += [ApprovalSpec, EventSpec, TimerSpec, JoinSpec, RecurseSpec, FailSpec, Next, Written, Allow]
+    parts += [ApprovalSpec, EventSpec, TimerSpec, JoinSpec, RecurseSpec, FailSpec, Next, GeneratedGraph, Allow]
     every = {(part, field) for part in parts for field in part.model_fields if field not in Node.model_fields}
     every |= {(Node, field) for field in Node.model_fields}
     assert not every - said

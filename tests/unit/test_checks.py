@@ -124,15 +124,15 @@ def chain(count: int) -> str:
 def test_the_work_of_the_checks_grows_no_faster_than_the_square_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: how often nodes are walked over for the checks of two graphs, one four times the other."""
     steps = 0
-    original = flow.Flow.reach
+    original = flow.ControlFlow.reach
 
-    def counted(self: flow.Flow, *args: object, **kwargs: object) -> set[str]:
+    def counted(self: flow.ControlFlow, *args: object, **kwargs: object) -> set[str]:
         nonlocal steps
         found = original(self, *args, **kwargs)  # type: ignore[arg-type]
         steps += len(found)
         return found
 
-    monkeypatch.setattr(flow.Flow, "reach", counted)
+    monkeypatch.setattr(flow.ControlFlow, "reach", counted)
     assert check_text(chain(100), "x.yaml") == []
     small, steps = steps, 0
     assert check_text(chain(400), "x.yaml") == []

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from loom_dsl.errors import IllegalTransition
-from loom_dsl.machine.decision_states import TRANSITIONS, Question, Stage, Verdict, mermaid, next_stage
+from loom_dsl.machine.decision_states import TRANSITIONS, CheckVerdict, Question, Stage, mermaid, next_stage
 
 WAYS = {
     (stage, question, verdict): new
@@ -30,7 +30,7 @@ def test_every_stage_can_be_reached_and_an_end_from_every_stage() -> None:
 
 
 def test_every_verdict_and_every_state_of_a_question_makes_a_difference_somewhere() -> None:
-    assert {verdict for _, _, verdict in WAYS} == set(Verdict)
+    assert {verdict for _, _, verdict in WAYS} == set(CheckVerdict)
     assert {question for _, question, _ in WAYS} == set(Question)
 
 
@@ -41,11 +41,11 @@ def test_no_decision_is_verified_or_counts_when_its_question_is_gone() -> None:
 
 def test_only_a_decision_whose_turn_it_is_counts() -> None:
     assert {stage for (stage, _, _), new in WAYS.items() if new in (Stage.RECORDED, Stage.DECIDED)} == {Stage.VOTING}
-    assert {verdict for (_, _, verdict), new in WAYS.items() if new is Stage.VOTING} == {Verdict.TURN}
+    assert {verdict for (_, _, verdict), new in WAYS.items() if new is Stage.VOTING} == {CheckVerdict.TURN}
 
 
-@pytest.mark.parametrize(("stage", "question", "verdict"), list(product(Stage, Question, Verdict)))
-def test_the_table_rules_and_what_it_lacks_is_a_fault(stage: Stage, question: Question, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("stage", "question", "verdict"), list(product(Stage, Question, CheckVerdict)))
+def test_the_table_rules_and_what_it_lacks_is_a_fault(stage: Stage, question: Question, verdict: CheckVerdict) -> None:
     if (stage, question, verdict) in WAYS:
         assert next_stage(stage, question, verdict) is WAYS[stage, question, verdict]
         return

@@ -3,9 +3,9 @@
 import pytest
 
 from loom_dsl.machine.commands import ActivityDone, CancelTimer, SignalReceived, StartTimer, TimerFired
-from loom_dsl.machine.kinds.decisions import MAX_CHECKED
+from loom_dsl.machine.decisions.stages import MAX_CHECKED
 from loom_dsl.simulation.in_memory import Simulation
-from tests.support.asked import KEYS, Before, asked, decided, refusals, settle, signed, unsigned
+from tests.support.asked import KEYS, asked, decided, refusals, settle, signed, unsigned
 from tests.support.simulated import approvals, of_type
 
 HOUR = 3600.0
@@ -26,13 +26,6 @@ def test_no_decision_sets_the_timer_of_a_question_anew_whose_time_is_over(slot: 
         payload = unsigned(sim, "ann", id=str(number))
         commands = sim.machine.feed(SignalReceived(now=sim.now, name="loom.decision", payload=payload, answer_to=slot))
         assert [command for command in commands if isinstance(command, StartTimer | CancelTimer)] == []
-
-
-def test_a_run_from_before_sets_it_anew_as_it_did() -> None:
-    sim = late(asked({"expires": "1h"}, Before))
-    payload = unsigned(sim, "ann")
-    commands = sim.machine.feed(SignalReceived(now=sim.now, name="loom.decision", payload=payload))
-    assert [command.at for command in commands if isinstance(command, StartTimer)] == ["ask#1"]
 
 
 def fire(sim: Simulation) -> None:
@@ -113,9 +106,3 @@ def test_an_event_with_an_id_of_looms_own_is_refused_and_takes_no_nonce(name: st
     sim.signal("loom.event", {"name": "go", "id": "1~"}, answer_to="other")
     settle(sim)
     assert sim.outcome.over
-
-
-def test_a_run_from_before_takes_such_an_event_as_it_did() -> None:
-    sim = asked(kind=Before)
-    sim.signal("loom.event", {"name": "go", "id": "~1"}, answer_to="event")
-    assert sim.outcome.answers == {"event": "recorded"}

@@ -10,7 +10,7 @@ from loom_dsl.machine.migration import moved
 from loom_dsl.machine.state import MachineState
 from loom_dsl.machine.status import status_of
 from loom_dsl.machine.tokens.retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, growing_pause, judge
-from loom_dsl.simulation.in_memory import Answered, Simulation
+from loom_dsl.simulation.in_memory import AnsweredFailure, Simulation
 from tests.support.simulated import of_type
 from tests.support.tokens import begin, name, plan, rest, work
 
@@ -107,7 +107,7 @@ class Party:
             self.times.append(self.sim.now)
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
-            raise Answered("model_unavailable", "nothing listens there", **answer)
+            raise AnsweredFailure("model_unavailable", "nothing listens there", **answer)
         return name(command)
 
 

@@ -9,7 +9,7 @@ from loom_dsl.agent.definition import Agent, Limits
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.graph.compiler import compile_agent
 from loom_dsl.graph.plan import Plan
-from loom_dsl.simulation.recording import Question, Record, TurnRecord, told_lines
+from loom_dsl.simulation.recording import Record, RecordedQuestion, TurnRecord, told_lines
 from loom_dsl.simulation.replay import replay
 from tests.support.simulated import graph
 
@@ -36,7 +36,7 @@ def test_a_signed_decision_is_given_again_without_its_signature() -> None:
     asked = TurnRecord(
         answer=answer("glob"),
         results={"c0": done("c0")},
-        questions={"c0": Question(request=request, decision=decision)},
+        questions={"c0": RecordedQuestion(request=request, decision=decision)},
     )
     replayed = replay(record(asked, TurnRecord(answer=answer())), PLAN)
     assert replayed.status == "completed"
@@ -57,7 +57,9 @@ def test_a_record_that_ends_before_the_machine_does_differs_unless_the_job_goes_
 
 
 def test_a_question_that_nobody_decided_is_where_a_job_that_goes_on_stands() -> None:
-    asked = TurnRecord(answer=answer("glob"), questions={"c0": Question(request={"tool": "glob", "call_id": "c0"})})
+    asked = TurnRecord(
+        answer=answer("glob"), questions={"c0": RecordedQuestion(request={"tool": "glob", "call_id": "c0"})}
+    )
     replayed = replay(record(asked, status="running"), PLAN)
     assert (replayed.status, replayed.differs) == ("stopped", False)
     assert replayed.stopped == "the record has not got a decision"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.errors import DocumentError
-from loom_dsl.machine.kinds.decision_queue import PIPELINES
+from loom_dsl.machine.kinds.approvals import PIPELINES
 from loom_dsl.machine.state import MachineState
 from loom_dsl.permissions.deployment import read_policy
 from loom_dsl.permissions.roles import is_known, may, may_decide, may_start, who_may_decide

@@ -10,9 +10,9 @@ from workflows.activities import MAX_COMMANDED, Sending
 class Tasks:
     """Counts the workflow tasks, and what was sent with each."""
 
-    def __init__(self, in_parts: bool = True) -> None:
+    def __init__(self) -> None:
         self.sent: list[list[int]] = [[]]
-        self.sending = Sending(self._pause, lambda: in_parts)
+        self.sending = Sending(self._pause)
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(0)
@@ -58,9 +58,3 @@ async def test_what_was_sent_counts_until_another_task_has_begun() -> None:
     for _ in range(3):
         await tasks.send(HALF)
     assert tasks.sent == [[HALF, HALF], [HALF]]
-
-
-async def test_a_run_that_began_before_there_were_parts_sends_at_once() -> None:
-    tasks = Tasks(in_parts=False)
-    await asyncio.gather(*(tasks.send(size) for size in (HALF, MUCH, 1)))
-    assert tasks.sent == [[HALF, MUCH, 1]]

@@ -22,7 +22,8 @@ from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.approvals.signature import MAX_VALIDITY, SKEW, ApproverKey, signed_text
 from loom_dsl.errors import ConfigurationError, ExpressionError, LoomError, NotFoundError, UserError
 from loom_dsl.machine.commands import RunActivity
-from loom_dsl.machine.kinds.decision_queue import MAX_VERIFIED, needs_signature
+from loom_dsl.machine.decisions.signatures import MAX_VERIFIED
+from loom_dsl.machine.kinds.approvals import needs_signature
 from loom_dsl.machine.state import MachineState
 from loom_dsl.permissions.combine import strengthened
 from loom_dsl.simulation.in_memory import Simulation

@@ -6,7 +6,7 @@ import pytest
 
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
-from loom_dsl.machine.kinds.decisions import remember
+from loom_dsl.machine.decisions.remembered_rules import remember
 from loom_dsl.machine.payloads import read_payload
 from loom_dsl.machine.signals import MAX_PAYLOAD, MAX_SEEN, MAX_WAITING, Control
 from loom_dsl.machine.state import MachineState

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from loom_cli.commands.run.halt import shorten, unless_halted
 from loom_cli.errors import say
-from loom_cli.render.timeline import Timeline, ToolCall
+from loom_cli.render.timeline import RequestedCall, Timeline
 from loom_cli.required_action import ANSWER_SECONDS, Facts, gather, required_action, stands_still, unserved, why
 from loom_client.client import Loom
 from loom_client.job import JobGone, is_graph, is_graph_job, with_final_message, with_whole_answer
@@ -88,9 +88,9 @@ class Calls:
     session: str
     job: str
     _next: int = 0
-    _known: dict[tuple[int, str], ToolCall] = field(default_factory=dict)
+    _known: dict[tuple[int, str], RequestedCall] = field(default_factory=dict)
 
-    def __call__(self, turn: int, call_id: str) -> ToolCall | None:
+    def __call__(self, turn: int, call_id: str) -> RequestedCall | None:
         """Give a call, if the session has it by now."""
         return self._known.get((turn, call_id))
 
@@ -103,7 +103,7 @@ class Calls:
                 continue
             for call in entry.head.get("tool_calls", ()):
                 function = call.get("function", {})
-                named = ToolCall(str(function.get("name", "")), str(function.get("arguments", "")))
+                named = RequestedCall(str(function.get("name", "")), str(function.get("arguments", "")))
                 self._known[(entry.turn, call.get("id", ""))] = named
 
 

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from loom_cli.dev.fake_model.request import ApiError, ChatRequest, read_request
 from loom_cli.dev.fake_model.wire import ScriptedReply, broken_events, compose, document, events
-from loom_dsl.simulation.script import Failure, Script, Step
+from loom_dsl.simulation.script import Script, ScriptedFailure, ScriptedStep
 
 # One request and its answer.
 
@@ -204,7 +204,7 @@ class FakeModel:
         else:
             await _whole(exchange, step, answer, disturbed)
 
-    def _still(self, step: Step, times: int | None, exchange: Exchange, request: ChatRequest) -> bool:
+    def _still(self, step: ScriptedStep, times: int | None, exchange: Exchange, request: ChatRequest) -> bool:
         """Whether a disturbance that is meant for a number of requests has some left."""
         if times is None:
             return True
@@ -253,7 +253,7 @@ class FakeModel:
         return _dump({"object": "list", "data": rows})
 
 
-async def _fail(exchange: Exchange, failure: Failure) -> None:
+async def _fail(exchange: Exchange, failure: ScriptedFailure) -> None:
     kind, code, message = _FAILURES.get(
         failure.status, ("server_error", None, "The server had an error while processing your request.")
     )
@@ -267,7 +267,9 @@ async def _fail(exchange: Exchange, failure: Failure) -> None:
     await exchange.document(failure.status, _dump({"error": error}))
 
 
-async def _stream(exchange: Exchange, step: Step, answer: ScriptedReply, include_usage: bool, disturbed: bool) -> None:
+async def _stream(
+    exchange: Exchange, step: ScriptedStep, answer: ScriptedReply, include_usage: bool, disturbed: bool
+) -> None:
     malformed = disturbed and step.malformed
     source = broken_events(answer) if malformed else events(answer, include_usage=include_usage)
     close_after = step.close_after if disturbed else None
@@ -301,7 +303,7 @@ async def _paced(exchange: Exchange, source: Iterable[bytes], delay: float) -> A
         yield b"".join(held)
 
 
-async def _whole(exchange: Exchange, step: Step, answer: ScriptedReply, disturbed: bool) -> None:
+async def _whole(exchange: Exchange, step: ScriptedStep, answer: ScriptedReply, disturbed: bool) -> None:
     body = document(answer)
     if disturbed and step.close_after is not None:
         await exchange.document(200, body, sent=len(body) // 2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_cli.dev.fake_model.request import ChatRequest
-from loom_dsl.simulation.script import Step, fill
+from loom_dsl.simulation.script import ScriptedStep, fill
 from loom_dsl.text.canonical import Json
 
 _CHUNK = 16
@@ -38,7 +38,7 @@ class ScriptedReply:
     chunk: int = field(default=_CHUNK)
 
 
-def compose(step: Step, request: ChatRequest, *, id: str, created: int, prompt_size: int) -> ScriptedReply:
+def compose(step: ScriptedStep, request: ChatRequest, *, id: str, created: int, prompt_size: int) -> ScriptedReply:
     """Fill a step's placeholders and name its calls.
 
     Args:

@@ -9,7 +9,7 @@ from loom_dsl.graph.checks.references import check_arguments_given, check_regist
 from loom_dsl.graph.checks.shapes import check_shapes
 from loom_dsl.graph.checks.structure import check_catches, check_recursion, check_structure
 from loom_dsl.graph.checks.tokens import check_tokens
-from loom_dsl.graph.checks.unit import Checked, Contracts, Finding, Resolve
+from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve
 from loom_dsl.graph.graph import Graph
 
 STRUCTURE = frozenset({"L101", "L102", "L104", "L105", "L109", "L110", "L140", "L141", "L145", "L146", "L147"})
@@ -28,7 +28,7 @@ def check_graph(
             a sentence. It is asked for tools, models and activities; without it those names are not checked.
         contracts: Gives what a tool or an activity takes and gives; without it that is not checked.
     """
-    checked = Checked(graph, library, resolve, contracts)
+    checked = CheckContext(graph, library, resolve, contracts)
     for unit in checked.units.values():
         yield from check_structure(unit, checked)
         yield from check_tokens(unit)

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.expressions import expressions_of, input_names
 from loom_dsl.graph.checks.slots import Slot, slots_of, type_of_text
 from loom_dsl.graph.checks.structure import did_you_mean
 from loom_dsl.graph.checks.types import EVERY, kinds_of_text, kinds_of_type, whole, words
-from loom_dsl.graph.checks.unit import Checked, Finding, Place, ToolUse, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Finding, ToolUse, Unit
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.generated import Written
-from loom_dsl.graph.nodes import AgentNode, Llm, Set, Subgraph
+from loom_dsl.graph.generated import GeneratedGraph
+from loom_dsl.graph.nodes import AgentNode, LlmNode, Set, Subgraph
 from loom_dsl.graph.state import FIELDS, InputField, StateField
 from loom_dsl.text.wording import shown, type_name
 
@@ -25,7 +26,7 @@ def writes_of(node: Node) -> Iterator[tuple[str, tuple[str, ...], Any]]:
         yield name, ("set", name), value
 
 
-def written_outside(unit: Unit, checked: Checked) -> dict[str, Place]:
+def written_outside(unit: Unit, checked: CheckContext) -> dict[str, DocumentPath]:
     """The fields of graphs around it that a graph writes, with a place where it does."""
     if not checked.written:
         for one in checked.units.values():
@@ -36,9 +37,9 @@ def written_outside(unit: Unit, checked: Checked) -> dict[str, Place]:
     return checked.written[unit.name]
 
 
-def _hand_out(unit: Unit, checked: Checked) -> bool:
+def _hand_out(unit: Unit, checked: CheckContext) -> bool:
     """Add to what a graph writes outside what those write that it runs; whether that was news."""
-    known, news = checked.written[unit.name], dict[str, Place]()
+    known, news = checked.written[unit.name], dict[str, DocumentPath]()
     for called in (checked.find(call.name) for call in unit.calls()):
         if called is not None:
             news |= checked.written[called.name]
@@ -58,7 +59,7 @@ _REDUCES = {
 """The types of fields that a reducer can combine."""
 
 
-def check_data(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_data(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: L120, L121 of what is written, L123."""
     yield from _declared(unit)
     yield from _never_begun(unit, checked)
@@ -109,7 +110,7 @@ def _declared(unit: Unit) -> Iterator[Finding]:
             yield Finding("L123", message, (*unit.place, group, name, "reduce"), fix)
 
 
-def _never_begun(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def _never_begun(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Fields that are null at first, and of which every written value is computed from the one before."""
     for name, field in unit.body.state.items():
         if field.default is not None or field.reduce != "replace" or field.type in ("list", "dict", "bool"):
@@ -157,20 +158,20 @@ def _misfit(field: StateField, value: Any) -> str:
     return "" if fits else _what(value) if not isinstance(value, str) or "${" not in value else f"a {found}"
 
 
-def _of_another(unit: Unit, checked: Checked, key: str, slot: Slot, type_name: str) -> str:
+def _of_another(unit: Unit, checked: CheckContext, key: str, slot: Slot, type_name: str) -> str:
     """Of which types a value is that is read from elsewhere, where none of them is this one; else nothing."""
     kinds = kinds_of_text(unit, checked, key, slot, slot.value) if isinstance(slot.value, str) else EVERY
     return "" if kinds & kinds_of_type(type_name) else words(kinds)
 
 
-def _unfit(unit: Unit, checked: Checked, key: str, field: InputField, value: Any) -> str:
+def _unfit(unit: Unit, checked: CheckContext, key: str, field: InputField, value: Any) -> str:
     """What is wrong with a value that a graph is given, or nothing."""
     if not _fits(field.type, _type(value)):
         return "" if value is None and field.optional else _what(value)
     return _of_another(unit, checked, key, Slot(("with",), value), field.type)
 
 
-def _given(unit: Unit, checked: Checked, call: ToolUse) -> Iterator[Finding]:
+def _given(unit: Unit, checked: CheckContext, call: ToolUse) -> Iterator[Finding]:
     """What a graph is given against what it declares."""
     called = checked.find(call.name)
     body = called.body if called is not None else checked.library.get(call.name)
@@ -201,7 +202,7 @@ def _missing(fields: Mapping[str, InputField], given: Any) -> list[str]:
 # -- parallel writers ----------------------------------------------------------------------------------
 
 
-def _parallel_writers(unit: Unit, checked: Checked, variables: Mapping[str, StateField]) -> Iterator[Finding]:
+def _parallel_writers(unit: Unit, checked: CheckContext, variables: Mapping[str, StateField]) -> Iterator[Finding]:
     writers = _writers(unit, checked)
     told: set[str] = set()
     for split in unit.splits:
@@ -226,7 +227,7 @@ def _parallel_writers(unit: Unit, checked: Checked, variables: Mapping[str, Stat
                 yield _race_of(name, variables[name], message, place)
 
 
-def _race_of(name: str, field: StateField, message: str, place: Place) -> Finding:
+def _race_of(name: str, field: StateField, message: str, place: DocumentPath) -> Finding:
     reducer = {"any": "append", "list": "extend", "dict": "merge", "bool": ""}.get(field.type, "add")
     fix = f"give `{name}` a reducer, such as `reduce: {reducer}`, or write it after the branches are joined"
     if not reducer:
@@ -234,9 +235,9 @@ def _race_of(name: str, field: StateField, message: str, place: Place) -> Findin
     return Finding("L120", f"{message}: what the last one writes is kept", place, fix, True)
 
 
-def _writers(unit: Unit, checked: Checked) -> dict[str, list[tuple[str, Place]]]:
+def _writers(unit: Unit, checked: CheckContext) -> dict[str, list[tuple[str, DocumentPath]]]:
     """The nodes that write each field, themselves or by the graph that they run."""
-    found: dict[str, list[tuple[str, Place]]] = {}
+    found: dict[str, list[tuple[str, DocumentPath]]] = {}
     for key, node in unit.body.nodes.items():
         for name, place, _ in writes_of(node):
             found.setdefault(name, []).append((key, unit.at(key, *place)))
@@ -251,7 +252,7 @@ def _writers(unit: Unit, checked: Checked) -> dict[str, list[tuple[str, Place]]]
 # -- what is never used ---------------------------------------------------------------------------------
 
 
-def check_use(checked: Checked) -> Iterator[Finding]:
+def check_use(checked: CheckContext) -> Iterator[Finding]:
     """L124: state fields, graphs, agents and answers of models that nothing reads."""
     read = {name: _read(unit) for name, unit in checked.units.items()}
     for name, unit in checked.units.items():
@@ -268,7 +269,7 @@ def check_use(checked: Checked) -> Iterator[Finding]:
     nodes = [node for unit in checked.units.values() for node in unit.body.nodes.values()]
     named = {node.agent for node in nodes if isinstance(node, AgentNode)}
     for node in nodes:
-        if isinstance(node, Subgraph) and isinstance(node.graph, Written):
+        if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph):
             named |= set(node.graph.allow.agents)
     for name in checked.graph.agents:
         if name not in named:
@@ -290,7 +291,7 @@ def _unread_answers(unit: Unit, read: set[tuple[str, ...]]) -> Iterator[Finding]
     if ("nodes",) in read:
         return
     for key, node in unit.body.nodes.items():
-        if not isinstance(node, Llm) or ("nodes", key) in read:
+        if not isinstance(node, LlmNode) or ("nodes", key) in read:
             continue
         followers = [unit.body.nodes[way.target] for way in unit.flow.out[key]]
         if not any(_reads_result(follower) for follower in (node, *followers)):

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from itertools import combinations_with_replacement
 from typing import Any
 
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
 from loom_dsl.graph.checks.slots import list_of, slots_of
-from loom_dsl.graph.checks.unit import Checked, Finding, Place, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import (
     Activity,
@@ -14,10 +15,10 @@ from loom_dsl.graph.nodes import (
     Branch,
     Cancel,
     End,
-    Event,
+    EventNode,
     Fail,
     Join,
-    Llm,
+    LlmNode,
     Map,
     Race,
     Recurse,
@@ -33,10 +34,10 @@ MAX_ITEMS = 1_000
 MAX_VALUE = 256 * 1024
 """Bytes: what one value of a node may have as JSON, so that a payload holds it."""
 _NOTHING_WAITS = (Branch, Set, End, Fail, Recurse, Cancel, Race)
-_NO_EFFECT = (*_NOTHING_WAITS, Join, Timer, Approval, Event, Llm)
+_NO_EFFECT = (*_NOTHING_WAITS, Join, Timer, Approval, EventNode, LlmNode)
 
 
-def check_durability(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_durability(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: L118, L140, L141, L143 to L147."""
     for key, node in unit.body.nodes.items():
         yield from _deadline(unit, checked, key, node)
@@ -57,7 +58,7 @@ def check_durability(unit: Unit, checked: Checked) -> Iterator[Finding]:
             yield from _size((*unit.place, group, name, "default"), field.default)
 
 
-def _deadline(unit: Unit, checked: Checked, key: str, node: Node) -> Iterator[Finding]:
+def _deadline(unit: Unit, checked: CheckContext, key: str, node: Node) -> Iterator[Finding]:
     if node.deadline is not None:
         if isinstance(node, _NOTHING_WAITS) and node.mutex is None and node.only_while is None:
             fix = "add a timer to its arms" if isinstance(node, Race) else "give it to a node that waits or works"
@@ -76,7 +77,7 @@ def _deadline(unit: Unit, checked: Checked, key: str, node: Node) -> Iterator[Fi
 def _awaited(node: Node) -> str:
     if isinstance(node, Subgraph):
         return "" if node.called else "a graph that is not written yet"
-    return "a human" if isinstance(node, Approval) else "an event" if isinstance(node, Event) else ""
+    return "a human" if isinstance(node, Approval) else "an event" if isinstance(node, EventNode) else ""
 
 
 def _timed(unit: Unit, key: str) -> bool:
@@ -112,7 +113,7 @@ def _readers(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
         yield Finding("L144", found.message(key, len(items or ())), unit.at(found.node, *found.place), ADVICE)
 
 
-def _size(place: Place, value: Any) -> Iterator[Finding]:
+def _size(place: DocumentPath, value: Any) -> Iterator[Finding]:
     if not isinstance(value, list | dict | str):
         return
     long = next(_long_lists(value, place), None)
@@ -126,7 +127,7 @@ def _size(place: Place, value: Any) -> Iterator[Finding]:
         yield Finding("L143", message, place, "keep it in a file or a database, and let an activity read it")
 
 
-def _long_lists(value: Any, place: Place) -> Iterator[tuple[Place, int]]:
+def _long_lists(value: Any, place: DocumentPath) -> Iterator[tuple[DocumentPath, int]]:
     if isinstance(value, list) and len(value) > MAX_ITEMS:
         yield place, len(value)
     elif isinstance(value, list | dict):
@@ -144,7 +145,7 @@ Orders = dict[tuple[str, str], tuple[Unit, str]]
 """By a lock that is held and one that is waited for meanwhile: a node that waits."""
 
 
-def check_locks(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_locks(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: L148."""
     for key, called in _runs_inside(unit, checked):
         node = unit.body.nodes[key]
@@ -157,7 +158,7 @@ def check_locks(unit: Unit, checked: Checked) -> Iterator[Finding]:
             break
 
 
-def _waiting(start: Unit, name: str, checked: Checked) -> Iterator[tuple[str, Unit]]:
+def _waiting(start: Unit, name: str, checked: CheckContext) -> Iterator[tuple[str, Unit]]:
     """The nodes that take a mutex where a graph runs, in it or in those that it runs inside itself."""
     seen, queue = {start.name}, [start]
     while queue:
@@ -172,7 +173,7 @@ def _waiting(start: Unit, name: str, checked: Checked) -> Iterator[tuple[str, Un
                 queue.append(called)
 
 
-def _runs_inside(unit: Unit, checked: Checked) -> Iterator[tuple[str, Unit]]:
+def _runs_inside(unit: Unit, checked: CheckContext) -> Iterator[tuple[str, Unit]]:
     """The nodes that run a graph of the document in the same job; a job of its own has locks of its own."""
     for call in unit.calls():
         node, called = unit.body.nodes[call.key], checked.find(call.name)
@@ -181,7 +182,7 @@ def _runs_inside(unit: Unit, checked: Checked) -> Iterator[tuple[str, Unit]]:
             yield call.key, called
 
 
-def check_lock_order(checked: Checked) -> Iterator[Finding]:
+def check_lock_order(checked: CheckContext) -> Iterator[Finding]:
     """Check the document: L149, once for each two locks."""
     locks, told = _Locks(checked), set[tuple[str, str]]()
     for unit in checked.units.values():
@@ -202,7 +203,7 @@ def _crossed(held: str, wanted: str, one: tuple[Unit, str], other: tuple[Unit, s
     return Finding("L149", message, one[0].at(one[1], "mutex"), fix)
 
 
-def _together(unit: Unit, checked: Checked) -> Iterator[tuple[tuple[Unit, str], tuple[Unit, str]]]:
+def _together(unit: Unit, checked: CheckContext) -> Iterator[tuple[tuple[Unit, str], tuple[Unit, str]]]:
     """Nodes that run graphs and at which tokens may be at the same time: in branches, or in items of a map."""
     inside = dict(_runs_inside(unit, checked))
     items = any(call.parallel for call in checked.callers[unit.name])
@@ -217,7 +218,7 @@ def _together(unit: Unit, checked: Checked) -> Iterator[tuple[tuple[Unit, str], 
 class _Locks:
     """Which locks are waited for below a node, and which are held meanwhile. Looked up once for each graph."""
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: CheckContext) -> None:
         self._inside: dict[str, dict[str, Unit]] = {}
         self._waits: dict[str, Waits] = {}
         for unit in checked.units.values():

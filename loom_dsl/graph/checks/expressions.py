@@ -12,22 +12,22 @@ from loom_dsl.agent.turn import TurnState
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import ROOTS, compile_expression
 from loom_dsl.expr.template import literal_texts
-from loom_dsl.graph.checks.flow import Flow, Way
+from loom_dsl.fields import DocumentPath
+from loom_dsl.graph.checks.flow import ControlFlow, FlowEdge
 from loom_dsl.graph.checks.slots import Reading, Reference, Slot, alone, read, readings, slots_of, texts_of, type_of
 from loom_dsl.graph.checks.structure import did_you_mean
 from loom_dsl.graph.checks.types import EVERY, Kinds, kinds_of, kinds_of_path, kinds_of_type, words
-from loom_dsl.graph.checks.unit import Checked, Finding, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.nodes import Activity, Approval, Branch, End, Fail, Join, Race, Recurse, Tool
+from loom_dsl.graph.nodes import Activity, Approval, Branch, End, Fail, Join, Race, Recurse, ToolCallNode
 from loom_dsl.graph.plan import RUN
 from loom_dsl.tools.secret_references import REFERENCE
 
-Place = tuple[str | int, ...]
 WITHOUT_RESULT = (Branch, Race, End, Fail, Recurse)
 _TURN_NAMES = frozenset({*TurnState.model_fields, "counter", "cost_usd"})
 
 
-def expressions_of(slot: Slot) -> Iterator[tuple[Place, Reading]]:
+def expressions_of(slot: Slot) -> Iterator[tuple[DocumentPath, Reading]]:
     """Every expression in a slot, with its path below the node."""
     if slot.kind != "mapping":
         yield slot.place, read(slot.value)
@@ -37,7 +37,7 @@ def expressions_of(slot: Slot) -> Iterator[tuple[Place, Reading]]:
             yield place, reading
 
 
-def check_expressions(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_expressions(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check the expressions of one graph: L121, L125, L131, L132."""
     for key, node in unit.body.nodes.items():
         for slot in slots_of(node):
@@ -68,7 +68,7 @@ def _failure(reading: Reading) -> str:
     return ""
 
 
-def _condition(place: Place, reading: Reading, kinds: Kinds) -> Iterator[Finding]:
+def _condition(place: DocumentPath, reading: Reading, kinds: Kinds) -> Iterator[Finding]:
     if "boolean" not in kinds:
         message = f"`{reading.source}` gives {words(kinds)}, not true or false"
         yield Finding("L132", message, place, "compare it with something, such as `len(x) > 0`")
@@ -77,13 +77,13 @@ def _condition(place: Place, reading: Reading, kinds: Kinds) -> Iterator[Finding
         yield Finding("L131", message, place, "leave the condition out, or compare what the graph knows")
 
 
-def _listed(place: Place, key: str, reading: Reading, kinds: Kinds) -> Iterator[Finding]:
+def _listed(place: DocumentPath, key: str, reading: Reading, kinds: Kinds) -> Iterator[Finding]:
     if "array" not in kinds:
         message = f"`{key}` maps over `{reading.source}`, which gives {words(kinds)}, not a list"
         yield Finding("L123", message, place, "give it a list, such as `range(n)` or `[x]`")
 
 
-def _secrets(unit: Unit, checked: Checked, key: str, slot: Slot) -> Iterator[Finding]:
+def _secrets(unit: Unit, checked: CheckContext, key: str, slot: Slot) -> Iterator[Finding]:
     for place, text in texts_of(slot.value, slot.place):
         secret = REFERENCE.search(text)
         if secret is None:
@@ -99,7 +99,7 @@ def _secrets(unit: Unit, checked: Checked, key: str, slot: Slot) -> Iterator[Fin
             yield Finding("L125", found[0], unit.at(key, *place), found[1])
 
 
-def _left_as_text(node: Node, checked: Checked, place: Place) -> tuple[str, str] | None:
+def _left_as_text(node: Node, checked: CheckContext, place: DocumentPath) -> tuple[str, str] | None:
     """Who would get the reference in the place of the secret, and what to do; None where that is not so, or not known.
 
     Loom's own tools and engines' activities are not judged: what they take is their own affair.
@@ -110,7 +110,7 @@ def _left_as_text(node: Node, checked: Checked, place: Place) -> tuple[str, str]
     if ":" in called:
         message = f"the function `{called}` would get the reference as text: a secret is given to tools only"
         return message, "make it a tool that takes it, `@tool(secrets=[…])`, and call it by a node `tool:`"
-    contract = checked.contract(node) if isinstance(node, Tool) and place[0] == "with" else None
+    contract = checked.contract(node) if isinstance(node, ToolCallNode) and place[0] == "with" else None
     if contract is None or contract.secrets is None or (len(place) == 2 and place[1] in contract.secrets):
         return None
     listed = ", ".join(sorted(contract.secrets)) or "none"
@@ -118,7 +118,7 @@ def _left_as_text(node: Node, checked: Checked, place: Place) -> tuple[str, str]
     return message, f"declare it where the tool is: `@tool(secrets=['{place[1]}'])`"
 
 
-def unknown(unit: Unit, checked: Checked, slot: Slot, reference: Reference) -> tuple[str, str] | None:
+def unknown(unit: Unit, checked: CheckContext, slot: Slot, reference: Reference) -> tuple[str, str] | None:
     """What is wrong with what an expression reads there, and what to do; None when it may have a value."""
     root, *keys = reference.path
     if root in ("item", "index") and not (slot.items or checked.shipped or unit.name in checked.with_items):
@@ -150,7 +150,7 @@ def _node(unit: Unit, name: str) -> tuple[str, str] | None:
     return None
 
 
-def _names(unit: Unit, checked: Checked, root: str) -> Iterable[str] | None:
+def _names(unit: Unit, checked: CheckContext, root: str) -> Iterable[str] | None:
     if root == "turn":
         return _TURN_NAMES
     if root == "run":
@@ -163,7 +163,7 @@ def _names(unit: Unit, checked: Checked, root: str) -> Iterable[str] | None:
 
 
 def input_names(
-    unit: Unit, checked: Checked, known: dict[str, frozenset[str] | None] | None = None
+    unit: Unit, checked: CheckContext, known: dict[str, frozenset[str] | None] | None = None
 ) -> frozenset[str] | None:
     """The names of a graph's `input` as far as the document tells; None when it may have any."""
     if unit.body.input:
@@ -204,7 +204,7 @@ _ALONE = {"one": ("input", "item"), "two": ("input", "item", "index", "result", 
 """The roots that count without a key behind them; the others are words of plain text, too."""
 
 
-def check_meant(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_meant(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph. Only what names something that there is counts: other braces and dollars are just text."""
     for key, node in unit.body.nodes.items():
         for slot in slots_of(node):
@@ -216,7 +216,7 @@ def check_meant(unit: Unit, checked: Checked) -> Iterator[Finding]:
                     yield Finding("L133", message, unit.at(key, *place), f"write `${{{path}}}` when its value is meant")
 
 
-def _foreign(unit: Unit, checked: Checked, slot: Slot, text: str) -> Iterator[tuple[str, str]]:
+def _foreign(unit: Unit, checked: CheckContext, slot: Slot, text: str) -> Iterator[tuple[str, str]]:
     """What looks like an expression, and the path that it names."""
     try:
         pieces = list(literal_texts(text)) if "{" in text or "$" in text else []
@@ -230,7 +230,7 @@ def _foreign(unit: Unit, checked: Checked, slot: Slot, text: str) -> Iterator[tu
                 yield found[0], path
 
 
-def _named(unit: Unit, checked: Checked, slot: Slot, path: str, style: str) -> str:
+def _named(unit: Unit, checked: CheckContext, slot: Slot, path: str, style: str) -> str:
     """The path as this language has it, of something that there is; else nothing."""
     root, *keys = re.findall(r"[A-Za-z_]\w*", path)
     if root in ROOTS:
@@ -268,7 +268,7 @@ _WHOLE = (("join", "need"), ("join", "threads"), ("map", "need"), ("map", "barri
 """Slots that take a whole number."""
 
 
-def check_operands(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_operands(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: what fails, or is always the same, whatever the values are."""
     for key, node in unit.body.nodes.items():
         for slot in slots_of(node):
@@ -283,7 +283,7 @@ class _Operands:
     """One expression and where it stands."""
 
     unit: Unit
-    checked: Checked
+    checked: CheckContext
     key: str
     slot: Slot
     reading: Reading
@@ -434,7 +434,7 @@ def check_results(unit: Unit) -> Iterator[Finding]:
                         yield Finding("L122", message, unit.at(key, *place), fix)
 
 
-def _sure(flow: Flow, bits: dict[str, int]) -> dict[str, int]:
+def _sure(flow: ControlFlow, bits: dict[str, int]) -> dict[str, int]:
     """The nodes that have a result whenever a token comes to a node, as bits, by node."""
     everything = (1 << len(bits)) - 1
     sure = dict.fromkeys(bits, everything)
@@ -454,7 +454,7 @@ def _sure(flow: Flow, bits: dict[str, int]) -> dict[str, int]:
     return sure
 
 
-def _arriving(flow: Flow, key: str, sure: dict[str, int], bits: dict[str, int]) -> int:
+def _arriving(flow: ControlFlow, key: str, sure: dict[str, int], bits: dict[str, int]) -> int:
     over: dict[str, int] = {}
     for way in flow.into[key]:
         if way.source in flow.reached:
@@ -468,7 +468,7 @@ def _arriving(flow: Flow, key: str, sure: dict[str, int], bits: dict[str, int]) 
     return reduce(and_, over.values(), (1 << len(bits)) - 1)
 
 
-def _carried(flow: Flow, way: Way, sure: dict[str, int], bits: dict[str, int]) -> int:
+def _carried(flow: ControlFlow, way: FlowEdge, sure: dict[str, int], bits: dict[str, int]) -> int:
     """What is sure over an edge: the node that it leaves has a result only where it was done."""
     if way.kind in ("first", "each", "all"):
         return sure[way.source] | bits[way.source]

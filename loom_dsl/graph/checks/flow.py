@@ -13,7 +13,7 @@ ENDS = (End, Fail, Recurse)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class FlowEdge:
     """One edge.
 
     Attributes:
@@ -29,24 +29,24 @@ class Way:
     place: tuple[str | int, ...]
 
 
-def ways_of(key: str, node: Node) -> list[Way]:
+def ways_of(key: str, node: Node) -> list[FlowEdge]:
     """Every edge that leaves a node; not `next` where it is never taken."""
-    ways: list[Way] = []
+    ways: list[FlowEdge] = []
     if not isinstance(node, (*ENDS, Race)):
-        ways += [Way(key, edge.to, "first", ("next", "first", i, "to")) for i, edge in enumerate(node.next.first)]
-        ways += [Way(key, edge.to, "each", ("next", "each", i, "to")) for i, edge in enumerate(node.next.each)]
-        ways += [Way(key, to, "all", ("next", "all", i)) for i, to in enumerate(node.next.all)]
+        ways += [FlowEdge(key, edge.to, "first", ("next", "first", i, "to")) for i, edge in enumerate(node.next.first)]
+        ways += [FlowEdge(key, edge.to, "each", ("next", "each", i, "to")) for i, edge in enumerate(node.next.each)]
+        ways += [FlowEdge(key, to, "all", ("next", "all", i)) for i, to in enumerate(node.next.all)]
     if isinstance(node, Race):
-        ways += [Way(key, arm, "race", ("race", i)) for i, arm in enumerate(node.race)]
-    ways += [Way(key, to, "catch", ("catch", code)) for code, to in node.catch.items()]
+        ways += [FlowEdge(key, arm, "race", ("race", i)) for i, arm in enumerate(node.race)]
+    ways += [FlowEdge(key, to, "catch", ("catch", code)) for code, to in node.catch.items()]
     if node.deadline is not None and node.deadline.to is not None:
-        ways.append(Way(key, node.deadline.to, "deadline", ("deadline", "to")))
+        ways.append(FlowEdge(key, node.deadline.to, "deadline", ("deadline", "to")))
     if node.exhausted is not None:
-        ways.append(Way(key, node.exhausted, "exhausted", ("exhausted",)))
+        ways.append(FlowEdge(key, node.exhausted, "exhausted", ("exhausted",)))
     return ways
 
 
-class Flow:
+class ControlFlow:
     """Nodes and edges of one graph.
 
     Attributes:
@@ -60,8 +60,8 @@ class Flow:
     def __init__(self, body: Body) -> None:
         self.body = body
         self.ways = [way for key, node in body.nodes.items() for way in ways_of(key, node)]
-        self.out: dict[str, list[Way]] = {key: [] for key in body.nodes}
-        self.into: dict[str, list[Way]] = {key: [] for key in body.nodes}
+        self.out: dict[str, list[FlowEdge]] = {key: [] for key in body.nodes}
+        self.into: dict[str, list[FlowEdge]] = {key: [] for key in body.nodes}
         for way in self.ways:
             if way.target in body.nodes:
                 self.out[way.source].append(way)
@@ -168,7 +168,7 @@ class Split:
         return self.branches.get(source, 0)
 
 
-def splits_of(flow: Flow) -> list[Split]:
+def splits_of(flow: ControlFlow) -> list[Split]:
     """Every split that a token can come to."""
     return [
         _split(flow, key, kind, targets)
@@ -178,7 +178,7 @@ def splits_of(flow: Flow) -> list[Split]:
     ]
 
 
-def _branches(flow: Flow, node: Node) -> list[tuple[Literal["all", "each", "times"], tuple[str, ...]]]:
+def _branches(flow: ControlFlow, node: Node) -> list[tuple[Literal["all", "each", "times"], tuple[str, ...]]]:
     if isinstance(node, (*ENDS, Race)):
         return []
     known = tuple(to for to in node.next.all if to in flow.out)
@@ -189,7 +189,7 @@ def _branches(flow: Flow, node: Node) -> list[tuple[Literal["all", "each", "time
     return [(kind, targets) for kind, targets in found if len(targets) > 1]
 
 
-def _split(flow: Flow, key: str, kind: Literal["all", "each", "times"], targets: tuple[str, ...]) -> Split:
+def _split(flow: ControlFlow, key: str, kind: Literal["all", "each", "times"], targets: tuple[str, ...]) -> Split:
     whole = [flow.reach((target,)) for target in dict.fromkeys(targets)]
     # After a join that every branch leads to, there is one token again.
     closing = frozenset(name for name in set.intersection(*whole) if closes(flow.body.nodes[name]))

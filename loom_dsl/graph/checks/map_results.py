@@ -6,7 +6,8 @@ from typing import Any
 
 from loom_dsl.expr.cost import fewest_steps
 from loom_dsl.expr.values import MAX_STEPS
-from loom_dsl.graph.checks.expressions import Place, expressions_of
+from loom_dsl.fields import DocumentPath
+from loom_dsl.graph.checks.expressions import expressions_of
 from loom_dsl.graph.checks.slots import Slot, slots_of
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.nodes import Map
@@ -31,7 +32,7 @@ class Unreadable:
     """
 
     node: str
-    place: Place
+    place: DocumentPath
     source: str
     steps: int
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.data import writes_of
 from loom_dsl.graph.checks.durability import check_durability
 from loom_dsl.graph.checks.expressions import check_expressions, check_meant, check_operands
@@ -13,7 +14,7 @@ from loom_dsl.graph.checks.references import check_arguments_given, check_regist
 from loom_dsl.graph.checks.shapes import check_shapes
 from loom_dsl.graph.checks.slots import texts_of
 from loom_dsl.graph.checks.structure import check_structure, did_you_mean
-from loom_dsl.graph.checks.unit import Checked, Contracts, Finding, Place, Resolve, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve, Unit
 from loom_dsl.graph.edges import Next, Node
 from loom_dsl.graph.graph import Body, Graph
 from loom_dsl.graph.nodes import AnyNode, Branch
@@ -36,7 +37,7 @@ class _Broken:
         open: The graphs whose `input` or `state` is not known.
     """
 
-    places: list[Place] = field(default_factory=list)
+    places: list[DocumentPath] = field(default_factory=list)
     nodes: set[tuple[str, str]] = field(default_factory=set)
     open: set[tuple[str, str]] = field(default_factory=set)
 
@@ -62,7 +63,7 @@ def check_partly(
     name, agents = data.get("name"), data.get("agents", {})
     head = {"name": name if isinstance(name, str) else "", "graphs": bodies}
     graph = _body(Graph, data, "", broken, **head, agents=agents if isinstance(agents, dict) else {})
-    checked = Checked(graph, library, resolve, contracts, whole=False)
+    checked = CheckContext(graph, library, resolve, contracts, whole=False)
     for unit in checked.units.values():
         for finding in _findings(unit, checked):
             hidden = any(finding.place[: len(place)] == place for place in broken.places)
@@ -70,7 +71,7 @@ def check_partly(
                 yield finding
 
 
-def _findings(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def _findings(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """What does not depend on all of the document: not what is never used, may not have run, or joins what."""
     yield from check_structure(unit, checked)
     yield from check_expressions(unit, checked)
@@ -89,7 +90,7 @@ def _findings(unit: Unit, checked: Checked) -> Iterator[Finding]:
                 yield Finding("L121", message, unit.at(key, *place), fix, key=True, about=("state", name))
 
 
-def _guessed(unit: Unit, checked: Checked, finding: Finding, broken: _Broken) -> bool:
+def _guessed(unit: Unit, checked: CheckContext, finding: Finding, broken: _Broken) -> bool:
     """Whether a finding depends on what cannot be read."""
     if finding.code == "L140":
         return _may_race(unit, str(finding.place[-1]), {key for graph, key in broken.nodes if graph == unit.name})
@@ -122,7 +123,7 @@ def _may_come_from_anywhere(unit: Unit, finding: Finding) -> bool:
 
 
 def _body(kind: Any, data: Mapping[str, Any], within: str, broken: _Broken, **more: Any) -> Any:
-    place: Place = ("graphs", within) if within else ()
+    place: DocumentPath = ("graphs", within) if within else ()
     raw = data.get("nodes")
     given = raw if isinstance(raw, dict) else {}
     nodes: dict[str, Node] = {}
@@ -155,7 +156,7 @@ def _fields(group: str, given: Any, name: str, broken: _Broken) -> dict[str, Any
     return found
 
 
-def _node(given: Any) -> tuple[Node | None, list[Place]]:
+def _node(given: Any) -> tuple[Node | None, list[DocumentPath]]:
     """Read a node, with stand-ins for expressions and durations that are wrong; and the places below it of what is."""
     try:
         return _NODE.validate_python(given), []
@@ -184,9 +185,9 @@ _REPAIRS: Mapping[str | int, Json] = {
 """What stands in for a value that cannot be read, so that the rest of its node can."""
 
 
-def _value_at(given: Any, location: tuple[str | int, ...]) -> Place | None:
+def _value_at(given: Any, location: tuple[str | int, ...]) -> DocumentPath | None:
     """The place below a node that an error is about; None when it is not about one value that is there."""
-    place: Place = ()
+    place: DocumentPath = ()
     for part in location:
         inner = given[part] if isinstance(given, dict) and part in given else None
         in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
@@ -196,7 +197,7 @@ def _value_at(given: Any, location: tuple[str | int, ...]) -> Place | None:
     return place if there and (place[-1] in ("with", "end") or not isinstance(given, dict | list)) else None
 
 
-def _replaced(given: Any, place: Place, value: Json) -> Any:
+def _replaced(given: Any, place: DocumentPath, value: Json) -> Any:
     if not place:
         return value
     first, *rest = place

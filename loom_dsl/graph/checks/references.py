@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.slots import texts_of
 from loom_dsl.graph.checks.structure import did_you_mean
 from loom_dsl.graph.checks.types import EVERY, kinds_of_schema, kinds_of_text, words
-from loom_dsl.graph.checks.unit import Checked, Finding, Place, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.generated import Written
-from loom_dsl.graph.nodes import Activity, AgentNode, Llm, Subgraph, Tool
+from loom_dsl.graph.generated import GeneratedGraph
+from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode, Subgraph, ToolCallNode
 from loom_dsl.tools.arguments import describe_type, schema_at, violations
 
 Schema = Mapping[str, Any]
@@ -26,16 +27,16 @@ class _Call:
     """A node's call of a function or a tool."""
 
     unit: Unit
-    checked: Checked
+    checked: CheckContext
     key: str
     name: str
     schema: Schema
 
 
-def check_arguments_given(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_arguments_given(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph."""
     for key, node in unit.body.nodes.items():
-        if isinstance(node, Activity | Tool):
+        if isinstance(node, Activity | ToolCallNode):
             contract = checked.contract(node)
             if contract is not None and contract.arguments is not None:
                 name = node.activity if isinstance(node, Activity) else node.tool
@@ -79,7 +80,7 @@ def _given(call: _Call, given: Mapping[str, Any], *outer: str) -> Iterator[Findi
             yield Finding("L152", f"`{call.name}` takes no `{argument}`", (*place, argument), fix, True)
 
 
-def _misfit(call: _Call, argument: str, value: Any, place: Place) -> Iterator[Finding]:
+def _misfit(call: _Call, argument: str, value: Any, place: DocumentPath) -> Iterator[Finding]:
     name, schema = call.name, call.schema
     if not any("${" in text for _, text in texts_of(value)):
         whole = {**schema, "required": [], "properties": {argument: schema["properties"][argument]}}
@@ -97,14 +98,14 @@ def _misfit(call: _Call, argument: str, value: Any, place: Place) -> Iterator[Fi
 # L150: names of agents, tools, models and activities that are not known.
 
 
-def check_registry(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph. Only agents are known by the document itself; for the rest the caller is asked."""
     for key, node in unit.body.nodes.items():
         if isinstance(node, AgentNode) and node.agent not in checked.graph.agents:
             message = f"`{key}` runs the agent `{node.agent}`, which is not in `agents`"
             fix = did_you_mean(node.agent, checked.graph.agents, "agents")
             yield Finding("L150", message, unit.at(key, "agent"), fix)
-        if isinstance(node, Subgraph) and isinstance(node.graph, Written):
+        if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph):
             for index, name in enumerate(node.graph.allow.agents):
                 if name not in checked.graph.agents:
                     message = f"`{key}` allows the agent `{name}`, which is not in `agents`"
@@ -119,14 +120,14 @@ def check_registry(unit: Unit, checked: Checked) -> Iterator[Finding]:
                     yield Finding("L150", wrong, unit.at(key, *place))
 
 
-def _names(node: Node) -> Iterator[tuple[str, str, Place]]:
+def _names(node: Node) -> Iterator[tuple[str, str, DocumentPath]]:
     if isinstance(node, Activity):
         yield "activity", node.activity, ("activity",)
-    if isinstance(node, Tool):
+    if isinstance(node, ToolCallNode):
         yield "tool", node.tool, ("tool",)
-    if isinstance(node, Llm):
+    if isinstance(node, LlmNode):
         yield "model", node.llm.model, ("llm", "model")
-    if isinstance(node, Subgraph) and isinstance(node.graph, Written):
+    if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph):
         allow, at = node.graph.allow, ("graph", "allow")
         yield from (("tool", name, (*at, "tools", index)) for index, name in enumerate(allow.tools))
         yield from (("model", name, (*at, "models", index)) for index, name in enumerate(allow.models))

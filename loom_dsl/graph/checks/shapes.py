@@ -7,11 +7,23 @@ from typing import Any
 
 from loom_dsl.agent.run import RunResult
 from loom_dsl.graph.checks.expressions import expressions_of
-from loom_dsl.graph.checks.flow import Way
+from loom_dsl.graph.checks.flow import FlowEdge
 from loom_dsl.graph.checks.slots import Reading, Slot, slots_of
 from loom_dsl.graph.checks.structure import did_you_mean
-from loom_dsl.graph.checks.unit import Checked, Finding, Unit
-from loom_dsl.graph.nodes import Activity, AgentNode, Approval, Branch, End, Join, Llm, Race, Set, Subgraph, Tool
+from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
+from loom_dsl.graph.nodes import (
+    Activity,
+    AgentNode,
+    Approval,
+    Branch,
+    End,
+    Join,
+    LlmNode,
+    Race,
+    Set,
+    Subgraph,
+    ToolCallNode,
+)
 
 Fields = frozenset[str]
 APPROVAL: Fields = frozenset({"choice", "by", "message", "edited"})
@@ -23,7 +35,7 @@ EXPIRED = "expired"
 """The choice in the result of an approval that nobody decided in time."""
 
 
-def check_shapes(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_shapes(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph."""
     if checked.shipped:
         return
@@ -40,7 +52,7 @@ class Shapes:
     """Says which fields results have, as far as the document and the contracts of functions and tools tell."""
 
     unit: Unit
-    checked: Checked
+    checked: CheckContext
 
     def of(self, key: str) -> Fields | None:
         """The fields of a node's result; None when it may have any, or is no object."""
@@ -49,13 +61,13 @@ class Shapes:
             return APPROVAL
         if isinstance(node, AgentNode):
             return AGENT
-        if isinstance(node, Llm):
+        if isinstance(node, LlmNode):
             return LLM
         if isinstance(node, Set):
             return frozenset(node.set)
         if isinstance(node, Join):
             return frozenset(self.unit.flow.sources(key)) if node.join.threads is None else None
-        if isinstance(node, Activity | Tool):
+        if isinstance(node, Activity | ToolCallNode):
             contract = self.checked.contract(node)
             return _closed(contract.result) if contract is not None else None
         return self._of_graph(node) if isinstance(node, Subgraph) and node.called else None
@@ -89,12 +101,12 @@ class Shapes:
                 found |= fields
         return frozenset(found)
 
-    def _over(self, way: Way) -> Fields | None:
+    def _over(self, way: FlowEdge) -> Fields | None:
         if way.kind == "catch" or (way.kind == "deadline" and not self._asks(way.source)):
             return FAILED
         return self.of(way.source)
 
-    def _passes(self, way: Way) -> bool:
+    def _passes(self, way: FlowEdge) -> bool:
         """Whether what came to the node before goes on as it is."""
         return way.kind in ("exhausted", "race") or isinstance(self.unit.body.nodes[way.source], Branch)
 

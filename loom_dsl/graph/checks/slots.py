@@ -10,17 +10,18 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import ROOTS, compile_expression
 from loom_dsl.expr.functions import FUNCTIONS
 from loom_dsl.expr.template import compile_template
+from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.edges import Node
-from loom_dsl.graph.generated import Written
+from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.graph.nodes import (
     Activity,
     AgentNode,
     Approval,
     End,
-    Event,
+    EventNode,
     Fail,
     Join,
-    Llm,
+    LlmNode,
     Loop,
     Map,
     MapSpec,
@@ -28,7 +29,7 @@ from loom_dsl.graph.nodes import (
     Set,
     Subgraph,
     Timer,
-    Tool,
+    ToolCallNode,
 )
 
 # What an expression reads, and of which type its value is as far as that can be told.
@@ -234,9 +235,6 @@ def _same(types: list[Type | None]) -> Type | None:
     return types[0] if len(set(types)) == 1 else None
 
 
-Place = tuple[str | int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One place of a node with a value that is computed.
@@ -250,7 +248,7 @@ class Slot:
         shown: Whether people or observers see the value, or a model does, so that no secret may be in it.
     """
 
-    place: Place
+    place: DocumentPath
     value: Any
     kind: Literal["condition", "expression", "mapping"] = "mapping"
     after: bool = False
@@ -283,18 +281,18 @@ def _own(node: Node) -> Iterator[Slot]:
         yield from _of_map(node.map)
     elif isinstance(node, Loop):
         yield from _of_loop(node)
-    elif isinstance(node, (Activity, Tool, AgentNode, Llm)):
+    elif isinstance(node, (Activity, ToolCallNode, AgentNode, LlmNode)):
         yield from _of_work(node)
     elif isinstance(node, Subgraph):
-        if isinstance(node.graph, Written):
+        if isinstance(node.graph, GeneratedGraph):
             yield Slot(("graph", "from"), node.graph.from_, shown=True)
         yield Slot(("with",), node.with_)
     else:
         yield from _of_flow(node)
 
 
-def _of_work(node: Activity | Tool | AgentNode | Llm) -> Iterator[Slot]:
-    if isinstance(node, Llm):
+def _of_work(node: Activity | ToolCallNode | AgentNode | LlmNode) -> Iterator[Slot]:
+    if isinstance(node, LlmNode):
         yield Slot(("llm", "system"), node.llm.system, shown=True)
         yield Slot(("llm", "prompt"), node.llm.prompt, shown=True)
         yield Slot(("max_outage",), node.max_outage)
@@ -308,7 +306,7 @@ def _of_flow(node: Node) -> Iterator[Slot]:
     if isinstance(node, Approval):
         yield Slot(("approval", "request"), node.approval.request, shown=True)
         yield Slot(("approval", "policy"), node.approval.policy, shown=True)
-    elif isinstance(node, Event):
+    elif isinstance(node, EventNode):
         yield Slot(("event", "key"), node.event.key)
     elif isinstance(node, Timer):
         yield from (Slot(("timer", name), getattr(node.timer, name)) for name in ("after", "until"))
@@ -344,7 +342,7 @@ def _of_loop(node: Loop) -> Iterator[Slot]:
             yield Slot(("loop", name), value, "condition", items=True)
 
 
-def texts_of(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+def texts_of(value: Any, place: DocumentPath = ()) -> Iterator[tuple[DocumentPath, str]]:
     """Every text in a value, with its path."""
     if isinstance(value, str):
         yield place, value

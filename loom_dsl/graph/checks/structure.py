@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from loom_dsl import errors
 from loom_dsl.errors import FunctionFailed
 from loom_dsl.graph.checks.flow import ENDS
-from loom_dsl.graph.checks.unit import Checked, Finding, Unit
+from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import (
     Activity,
@@ -17,18 +17,18 @@ from loom_dsl.graph.nodes import (
     Approval,
     Cancel,
     End,
-    Event,
+    EventNode,
     Fail,
     Loop,
     Map,
     Race,
     Subgraph,
-    Tool,
+    ToolCallNode,
 )
 from loom_dsl.text.abridgement import abridge
 from loom_dsl.text.wording import strange_letter
 
-WAITS = (Approval, Event)
+WAITS = (Approval, EventNode)
 """Nodes that somebody outside moves on, so that a cycle through one does not run away."""
 
 
@@ -46,7 +46,7 @@ def did_you_mean(name: str, known: Iterable[str], what: str) -> str:
     return f"the {what} are {', '.join(names[:10])}" + (", …" if len(names) > 10 else "")
 
 
-def check_structure(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_structure(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check the structure of one graph."""
     yield from _starts(unit)
     yield from _targets(unit, checked)
@@ -70,7 +70,7 @@ def _starts(unit: Unit) -> Iterator[Finding]:
         yield Finding("L102", f"there is no node `{body.on_abort}`", (*unit.place, "on_abort"), fix)
 
 
-def _targets(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def _targets(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     nodes = unit.body.nodes
     for way in unit.flow.ways:
         if way.target not in nodes and way.kind != "race":
@@ -172,7 +172,7 @@ def _detached(unit: Unit) -> Iterator[Finding]:
                     break
 
 
-def check_recursion(checked: Checked) -> Iterator[Finding]:
+def check_recursion(checked: CheckContext) -> Iterator[Finding]:
     """L116: graphs that come to their end only through a run of themselves."""
     ending: set[str] = set()
     while True:
@@ -192,7 +192,7 @@ def check_recursion(checked: Checked) -> Iterator[Finding]:
                 break
 
 
-def _can_end(checked: Checked, name: str, ending: set[str]) -> bool:
+def _can_end(checked: CheckContext, name: str, ending: set[str]) -> bool:
     unit = checked.units[name]
     blocked = set()
     for call in unit.calls():
@@ -213,7 +213,7 @@ def _can_end(checked: Checked, name: str, ending: set[str]) -> bool:
     return False
 
 
-def _comes_back(checked: Checked, unit: Unit, name: str) -> bool:
+def _comes_back(checked: CheckContext, unit: Unit, name: str) -> bool:
     return any(around.name == unit.name for around in checked.around(name))
 
 
@@ -261,7 +261,7 @@ CODES: frozenset[str] = frozenset({*ENGINE_CODES, *CLASSES.values()})
 ANY = "any"
 _CODE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _GRAPHS = (Map, Loop, Subgraph)
-_CALLS = (Activity, Tool, AgentNode, *_GRAPHS)
+_CALLS = (Activity, ToolCallNode, AgentNode, *_GRAPHS)
 """Nodes below which code of users runs, whose errors may have codes of their own."""
 _EVERY = frozenset({"*", "all", "default", "else", "error", "States.ALL", "Exception", "BaseException"})
 """How other languages say "any error"."""
@@ -269,7 +269,7 @@ _NEAR, _VERY_NEAR = 0.85, 0.92
 """How like a known code another must be to be taken for it, where codes of users are known and where they are not."""
 
 
-def check_catches(unit: Unit, checked: Checked) -> Iterator[Finding]:
+def check_catches(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph."""
     if checked.shipped:
         return
@@ -339,7 +339,7 @@ class _Codes:
         return f"codes are small letters, digits, `_`, `-` and `.`; such as {own}`timeout`, or `{ANY}` for all"
 
 
-def _codes_of(checked: Checked) -> _Codes:
+def _codes_of(checked: CheckContext) -> _Codes:
     nodes = [node for unit in checked.units.values() for node in unit.body.nodes.values()]
     fails = [node.fail.code for node in nodes if isinstance(node, Fail)]
     raised: dict[str, str] = {}

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Iterator
 
-from loom_dsl.graph.checks.flow import Flow, Split, closes
+from loom_dsl.graph.checks.flow import ControlFlow, Split, closes
 from loom_dsl.graph.checks.slots import list_of
 from loom_dsl.graph.checks.unit import Finding, Unit
-from loom_dsl.graph.nodes import Activity, AgentNode, Cancel, End, Fail, Join, Map, Race, Recurse, Tool
+from loom_dsl.graph.nodes import Activity, AgentNode, Cancel, End, Fail, Join, Map, Race, Recurse, ToolCallNode
 
 
 def check_tokens(unit: Unit) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _named(key: str) -> str:
 
 def _effect(unit: Unit, key: str, index: int, arm: str) -> Iterator[Finding]:
     node = unit.body.nodes[arm]
-    if isinstance(node, (Activity, Tool, AgentNode)) and node.compensate is None:
+    if isinstance(node, (Activity, ToolCallNode, AgentNode)) and node.compensate is None:
         message = f"`{arm}` may be cancelled in the middle when another arm of `{key}` is first"
         fix = "wait in the race and act after it, or give it a `compensate`"
         yield Finding("L115", message, unit.at(key, "race", index), fix)
@@ -147,7 +147,7 @@ def _never_together(key: str, sources: list[str], splits: list[Split]) -> tuple[
     return None
 
 
-def _chosen_between(flow: Flow, key: str, pair: tuple[str, str]) -> str | None:
+def _chosen_between(flow: ControlFlow, key: str, pair: tuple[str, str]) -> str | None:
     """A node where a token takes the way to the one or to the other."""
     stop = frozenset({key})
     for name in flow.body.nodes:
@@ -167,14 +167,14 @@ def _one_of_two(unit: Unit, key: str, chosen: str, pair: tuple[str, str]) -> Fin
     return Finding("L113", message, unit.at(key), "write `join: taken`, or let the ways meet in a plain node", True)
 
 
-def _passes_by(flow: Flow, key: str, splits: list[Split]) -> bool:
+def _passes_by(flow: ControlFlow, key: str, splits: list[Split]) -> bool:
     """Whether a token can come to a join, or from there back to it, without any of the splits."""
     avoided = frozenset(split.key for split in splits)
     after = [way.target for way in flow.out[key]] if key not in avoided else []
     return key in flow.reach([name for name in (*flow.entries, *after) if name not in avoided], stop=avoided)
 
 
-def _unbalanced(flow: Flow, key: str, sources: list[str], splits: list[Split]) -> str:
+def _unbalanced(flow: ControlFlow, key: str, sources: list[str], splits: list[Split]) -> str:
     """Why some edge to a join may get fewer tokens than another; nothing when that cannot be."""
     whole = [split for split in splits if all(split.over(source, key) for source in sources)]
     stop = frozenset({key})
@@ -193,7 +193,7 @@ def _unbalanced(flow: Flow, key: str, sources: list[str], splits: list[Split]) -
     return ""
 
 
-def _twice(flow: Flow, key: str, sources: list[str], split: Split) -> str:
+def _twice(flow: ControlFlow, key: str, sources: list[str], split: Split) -> str:
     """An edge to a join over which several branches of a split come, with no join before it that makes one of them."""
     inner = {name for name, over in split.branches.items() if over.bit_count() > 1 and closes(flow.body.nodes[name])}
     stop = frozenset(inner | {key})
@@ -202,7 +202,7 @@ def _twice(flow: Flow, key: str, sources: list[str], split: Split) -> str:
     return next(found, "")
 
 
-def _may_miss(flow: Flow, key: str, sources: list[str]) -> dict[str, int]:
+def _may_miss(flow: ControlFlow, key: str, sources: list[str]) -> dict[str, int]:
     """The edges to a join over which it may be that no token of a node goes: bit i for source i, by node."""
     everything = (1 << len(sources)) - 1
     hit = {source: 1 << index for index, source in enumerate(sources)}

@@ -5,8 +5,21 @@ from typing import Any
 
 from loom_dsl.agent.run import RunResult
 from loom_dsl.graph.checks.slots import Reading, Slot, readings
-from loom_dsl.graph.checks.unit import Checked, Unit
-from loom_dsl.graph.nodes import Activity, AgentNode, Approval, Cancel, End, Join, Llm, Loop, Map, Set, Subgraph, Tool
+from loom_dsl.graph.checks.unit import CheckContext, Unit
+from loom_dsl.graph.nodes import (
+    Activity,
+    AgentNode,
+    Approval,
+    Cancel,
+    End,
+    Join,
+    LlmNode,
+    Loop,
+    Map,
+    Set,
+    Subgraph,
+    ToolCallNode,
+)
 from loom_dsl.tools.arguments import schema_at
 
 Schema = Mapping[str, Any]
@@ -25,11 +38,11 @@ _OF_TYPES: Mapping[str, Kinds] = {
     "null": frozenset({"null"}),
 }
 """What a schema may call the types of expressions and of declared fields."""
-_OBJECTS = (Approval, AgentNode, Llm, Join, Set)
-_DEEPEST = 20
+_OBJECTS = (Approval, AgentNode, LlmNode, Join, Set)
+_MAX_TYPE_DEPTH = 20
 """Results that are made of one another, one after the other, before their types are not looked at any more."""
 _AGENT: Schema = RunResult.model_json_schema()
-_TEXTS = {(Llm, "text"), (Approval, "choice")}
+_TEXTS = {(LlmNode, "text"), (Approval, "choice")}
 
 
 def whole(text: str) -> Reading | None:
@@ -39,7 +52,7 @@ def whole(text: str) -> Reading | None:
     return found[0] if alone else None
 
 
-def kinds_of_text(unit: Unit, checked: Checked, key: str, slot: Slot | None, text: str) -> Kinds:
+def kinds_of_text(unit: Unit, checked: CheckContext, key: str, slot: Slot | None, text: str) -> Kinds:
     """The types of a value whose document holds this text."""
     reading = whole(text)
     if reading is None:
@@ -47,7 +60,7 @@ def kinds_of_text(unit: Unit, checked: Checked, key: str, slot: Slot | None, tex
     return kinds_of(unit, checked, key, slot, reading)
 
 
-def kinds_of(unit: Unit, checked: Checked, key: str, slot: Slot | None, reading: Reading) -> Kinds:
+def kinds_of(unit: Unit, checked: CheckContext, key: str, slot: Slot | None, reading: Reading) -> Kinds:
     """The types of an expression's value.
 
     Args:
@@ -62,7 +75,7 @@ def kinds_of(unit: Unit, checked: Checked, key: str, slot: Slot | None, reading:
     return EVERY if reading.path is None else kinds_of_path(unit, checked, key, slot, reading.path)
 
 
-def kinds_of_path(unit: Unit, checked: Checked, key: str, slot: Slot | None, path: tuple[str, ...]) -> Kinds:
+def kinds_of_path(unit: Unit, checked: CheckContext, key: str, slot: Slot | None, path: tuple[str, ...]) -> Kinds:
     """The types of what stands at a path; the other arguments are those of `kinds_of`."""
     if checked.shipped:
         return EVERY
@@ -116,11 +129,11 @@ def _declared(fields: Mapping[str, Any], keys: Sequence[str]) -> Kinds:
     return _OF_TYPES.get(field.type, EVERY) | ({"null"} if getattr(field, "optional", False) else frozenset())
 
 
-def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] = ()) -> Kinds:
+def kinds_of_result(unit: Unit, checked: CheckContext, key: str, keys: Sequence[str] = ()) -> Kinds:
     """The types of a node's result, or of what is in it under keys."""
     place = (unit.name, key, *keys)
     if place not in checked.kinds:
-        if len(checked.looking) >= _DEEPEST:
+        if len(checked.looking) >= _MAX_TYPE_DEPTH:
             return EVERY
         checked.kinds[place] = EVERY  # for what is made of itself
         checked.looking.append(place)
@@ -129,9 +142,9 @@ def kinds_of_result(unit: Unit, checked: Checked, key: str, keys: Sequence[str] 
     return checked.kinds[place]
 
 
-def _of_node(unit: Unit, checked: Checked, key: str, keys: Sequence[str]) -> Kinds:
+def _of_node(unit: Unit, checked: CheckContext, key: str, keys: Sequence[str]) -> Kinds:
     node = unit.body.nodes[key]
-    if isinstance(node, Activity | Tool):
+    if isinstance(node, Activity | ToolCallNode):
         contract = checked.contract(node)
         schema = contract.result if contract is not None else None
         return EVERY if schema is None else kinds_of_schema(schema_at(schema, keys), schema)
@@ -151,7 +164,7 @@ def _of_node(unit: Unit, checked: Checked, key: str, keys: Sequence[str]) -> Kin
     return _OF_TYPES["str"] if len(keys) == 1 and (type(node), keys[0]) in _TEXTS else EVERY
 
 
-def _of_graph(unit: Unit, checked: Checked, node: Subgraph | Loop, keys: Sequence[str]) -> Kinds:
+def _of_graph(unit: Unit, checked: CheckContext, node: Subgraph | Loop, keys: Sequence[str]) -> Kinds:
     """The types of what the ends of a graph give at a path."""
     called = checked.find(node.called if isinstance(node, Subgraph) else node.loop.do)
     if called is None or not checked.whole or called in checked.around(unit.name):
@@ -164,7 +177,7 @@ def _of_graph(unit: Unit, checked: Checked, node: Subgraph | Loop, keys: Sequenc
     return frozenset(none).union(*(_of_value(called, checked, key, value, keys) for key, value in ends.items()))
 
 
-def _of_value(unit: Unit, checked: Checked, key: str, value: Any, keys: Sequence[str]) -> Kinds:
+def _of_value(unit: Unit, checked: CheckContext, key: str, value: Any, keys: Sequence[str]) -> Kinds:
     """The types of what a value of a document gives at a path."""
     if isinstance(value, str):
         reading = whole(value)

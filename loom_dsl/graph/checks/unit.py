@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from loom_dsl.graph.checks.flow import Flow, Split, splits_of
+from loom_dsl.fields import DocumentPath
+from loom_dsl.graph.checks.flow import ControlFlow, Split, splits_of
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body, Graph
 from loom_dsl.graph.library import NAMES
-from loom_dsl.graph.nodes import Activity, AgentNode, Loop, Map, Recurse, Subgraph, Tool
+from loom_dsl.graph.nodes import Activity, AgentNode, Loop, Map, Recurse, Subgraph, ToolCallNode
 from loom_dsl.graph.state import StateField
 
-Place = tuple[str | int, ...]
 Resolve = Callable[[str, str], str | None]
 """Says what is wrong with a name, or None: ``resolve("tool", "glob")``, also "model" and "activity"."""
 
@@ -55,7 +55,7 @@ class Finding:
 
     code: str
     message: str
-    place: Place
+    place: DocumentPath
     fix: str = ""
     key: bool = False
     about: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class ToolUse:
     unit: str
     key: str
     name: str
-    place: Place
+    place: DocumentPath
     given: Mapping[str, Any] | str | None
     many: bool
     sure: bool
@@ -92,19 +92,19 @@ class Unit:
 
     name: str
     body: Body
-    place: Place = ()
+    place: DocumentPath = ()
 
     @cached_property
-    def flow(self) -> Flow:
+    def flow(self) -> ControlFlow:
         """Its nodes and edges."""
-        return Flow(self.body)
+        return ControlFlow(self.body)
 
     @cached_property
     def splits(self) -> list[Split]:
         """Its nodes after which several tokens are under way."""
         return splits_of(self.flow)
 
-    def at(self, key: str, *rest: str | int) -> Place:
+    def at(self, key: str, *rest: str | int) -> DocumentPath:
         """The place of a node, or of something in it."""
         return (*self.place, "nodes", key, *rest)
 
@@ -122,7 +122,7 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class CheckContext:
     """A document under check.
 
     Attributes:
@@ -144,7 +144,7 @@ class Checked:
     units: dict[str, Unit] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     looking: list[tuple[str, ...]] = field(default_factory=list)
-    written: dict[str, dict[str, Place]] = field(default_factory=dict)
+    written: dict[str, dict[str, DocumentPath]] = field(default_factory=dict)
     _around: dict[str, list[Unit]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ class Checked:
             return None
         if isinstance(node, Activity):
             return self.contracts("activity", node.activity)
-        return self.contracts("tool", node.tool) if isinstance(node, Tool) else None
+        return self.contracts("tool", node.tool) if isinstance(node, ToolCallNode) else None
 
     def find(self, name: str) -> Unit | None:
         """The graph of this document that a node calls by this name."""
@@ -253,7 +253,7 @@ def shipped_graphs(nodes: Mapping[str, Node]) -> set[str]:
     """The shipped graphs that nodes run by what they are, not by name."""
     found: set[str] = set()
     for node in nodes.values():
-        if isinstance(node, Tool):
+        if isinstance(node, ToolCallNode):
             found.add("loom.tool_node")
         if isinstance(node, AgentNode):
             found |= {"loom.tt", "loom.tool_call"}

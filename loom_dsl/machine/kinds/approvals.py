@@ -6,12 +6,13 @@ from loom_dsl.approvals.decision import approval_id, is_digest
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
-from loom_dsl.machine.kinds.decision_queue import PIPELINES, must_be_signed, needs_signature
 from loom_dsl.machine.state import READY, WAITING, Token
+from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.deadlines import deadline_of
-from loom_dsl.machine.tokens.ending import close_approval
+from loom_dsl.machine.tokens.ending import ANNOUNCEMENTS, close_approval
 from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 from loom_dsl.text.canonical import canonical_json, digest
+from loom_dsl.tools.risk import reaches
 
 ANNOUNCE = "loom.approval.announce"
 """Stores the request and tells whoever is to decide. Remote, so that it is tried again when it fails."""
@@ -19,6 +20,8 @@ EARLY = 0.05
 """Seconds by which a timer may seem to fire too soon."""
 HALT_CAUSE = "approval_expired"
 """Why a step is halted whose question nobody answered in time, with `on_expiry: halt`."""
+PIPELINES = frozenset({"loom.tool_call", "loom.tool_node"})
+"""Graphs whose requests Loom itself makes, so that what is in them is true. Others could ask for anything."""
 EXPIRED = {"choice": "expired", "by": "", "message": "nobody decided in time"}
 
 
@@ -65,6 +68,23 @@ class ApprovalHandler(NodeHandler[Approval]):
         if token.status == WAITING:
             return approval_due(machine, token)
         return machine.time_over(token)
+
+
+def is_own_question(machine: Core, token: Token) -> bool:
+    """Whether Loom itself asks, so that what the request says is true."""
+    return machine.state.frames[token.frame].graph in PIPELINES and isinstance(token.data["request"], dict)
+
+
+def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
+    """Whether a question that a graph asks is decided only by signed decisions."""
+    if graph not in PIPELINES or not isinstance(request, dict):
+        return policy.signed is not None
+    return request.get("signed") is True or reaches(request.get("risk"), policy.signed)
+
+
+def must_be_signed(machine: Core, token: Token) -> bool:
+    """Whether the question of a token is decided only by signed decisions."""
+    return needs_signature(machine.state.frames[token.frame].graph, token.data["request"], policy_of(token))
 
 
 def policy_of(token: Token) -> Approvals:
@@ -252,7 +272,7 @@ def _announce(machine: Moves, token: Token, again: str = "", to: list[str] | Non
     arguments |= {"again": again} if again else {}
     if people := to or deciders(token):
         arguments["to"] = people
-    at = f"~announce/{token.at}"
+    at = ANNOUNCEMENTS + token.at
     if again:
         token.data["told"] = token.data.get("told", 0) + 1
         at += f"+{token.data['told']}"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph.generated import Written, refusal, text_of, too_large
-from loom_dsl.graph.nodes import Loop, Subgraph, Tool
+from loom_dsl.graph.generated import GeneratedGraph, refusal, text_of, too_large
+from loom_dsl.graph.nodes import Loop, Subgraph, ToolCallNode
 from loom_dsl.graph.plan import condition
 from loom_dsl.machine.state import OWNING, Frame, Token
 from loom_dsl.machine.tokens.children import start_child
@@ -20,7 +20,7 @@ class SubgraphHandler(NodeHandler[Subgraph]):
 
     def enter(self, machine: Moves, token: Token, node: Subgraph, names: dict[str, Any]) -> None:
         """Run a graph once."""
-        if isinstance(node.graph, Written):
+        if isinstance(node.graph, GeneratedGraph):
             return _enter_written(machine, token, node, node.graph, names)
         graph = machine.plan.find(machine.state.frames[token.frame].graph, node.graph)
         depth = sum(1 for frame in _above(machine, token) if frame.graph == graph)
@@ -36,7 +36,9 @@ class SubgraphHandler(NodeHandler[Subgraph]):
         return open_frame(machine, token, node.graph, 0, node.with_, names)
 
 
-def _enter_written(machine: Moves, token: Token, node: Subgraph, written: Written, names: dict[str, Any]) -> None:
+def _enter_written(
+    machine: Moves, token: Token, node: Subgraph, written: GeneratedGraph, names: dict[str, Any]
+) -> None:
     """Have a graph looked at that something wrote, and run it as a job if it may run."""
     text = text_of(machine.mapped(token, "graph.from", written.from_, names))
     given = {} if node.with_ is None else machine.mapped(token, "input", node.with_, names)
@@ -58,10 +60,10 @@ def _above(machine: Moves, token: Token) -> list[Frame]:
         frame = machine.state.frames[machine.state.tokens[frame.parent].frame]
 
 
-class ToolHandler(NodeHandler[Tool]):
+class ToolHandler(NodeHandler[ToolCallNode]):
     """A tool call goes through its pipeline, which is a graph; the pipeline's result is the node's."""
 
-    def enter(self, machine: Moves, token: Token, node: Tool, names: dict[str, Any]) -> None:
+    def enter(self, machine: Moves, token: Token, node: ToolCallNode, names: dict[str, Any]) -> None:
         """Run one tool call through its pipeline."""
         arguments = machine.mapped(token, "with", node.with_, names)
         turn = f"{machine.state.turn.turn_counter}." if machine.state.turn else ""

@@ -5,17 +5,17 @@ from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import MAX_DURATION
-from loom_dsl.graph.nodes import Event, Race, Timer
+from loom_dsl.graph.nodes import EventNode, Race, Timer
 from loom_dsl.machine.commands import StartTimer
 from loom_dsl.machine.state import LISTENING, TIMING, Token
 from loom_dsl.machine.tokens.deadlines import seconds_of
 from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 
 
-class EventHandler(NodeHandler[Event]):
+class EventHandler(NodeHandler[EventNode]):
     """The node waits for an event from outside; what comes with it is the node's result."""
 
-    def enter(self, machine: Moves, token: Token, node: Event, names: dict[str, Any]) -> None:
+    def enter(self, machine: Moves, token: Token, node: EventNode, names: dict[str, Any]) -> None:
         """Take an event that has come, or wait for one."""
         wanted = {"name": node.event.name, "key": machine.mapped(token, "key", node.event.key, names)}
         if node.event.buffer:
@@ -33,7 +33,7 @@ class EventHandler(NodeHandler[Event]):
         machine.complete(token, event.get("data"))
         return True
 
-    def awaits(self, node: Event, name: str) -> bool:
+    def awaits(self, node: EventNode, name: str) -> bool:
         """Whether the node takes an event of this name that came before it."""
         return node.event.name == name and node.event.buffer
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph.nodes import Activity, AgentNode, Llm
+from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode
 from loom_dsl.machine.commands import ActivityFailed, ChildEnded, RunActivity
 from loom_dsl.machine.state import CHILD, READY, RUNNING, Token
 from loom_dsl.machine.tokens.checkpoint import done_after_all
@@ -48,10 +48,10 @@ class ActivityHandler(NodeHandler[Activity]):
         )
 
 
-class LlmHandler(NodeHandler[Llm]):
+class LlmHandler(NodeHandler[LlmNode]):
     """A model is called once, without tools."""
 
-    def enter(self, machine: Moves, token: Token, node: Llm, names: dict[str, Any]) -> None:
+    def enter(self, machine: Moves, token: Token, node: LlmNode, names: dict[str, Any]) -> None:
         """Call the model."""
         given = {
             slot: machine.mapped(token, slot, getattr(node.llm, slot), names) for slot in ("model", "prompt", "system")
@@ -70,7 +70,7 @@ class AgentHandler(NodeHandler[AgentNode]):
         start_child(machine, token, arguments, agent=node.agent)
 
 
-def _outage(machine: Moves, token: Token, node: Activity | Llm, names: dict[str, Any]) -> dict[str, Any]:
+def _outage(machine: Moves, token: Token, node: Activity | LlmNode, names: dict[str, Any]) -> dict[str, Any]:
     if node.max_outage is None:
         return {}
     given = machine.mapped(token, "max_outage", node.max_outage, names)

@@ -10,7 +10,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.values import Meter
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan
-from loom_dsl.machine.commands import ActivityFailed, Answer, Command, RunActivity
+from loom_dsl.machine.commands import ActivityFailed, Command, RunActivity, UpdateAnswer
 from loom_dsl.machine.pending_decision import PendingDecision
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, OWNING, RUNNING, TIMING, WAITING, MachineState, Token
 from loom_dsl.machine.tokens.scope import names_at, turn_names
@@ -22,9 +22,6 @@ def rests(token: Token) -> bool:
 
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
-NAMED = "loom.told.1"
-"""Marks the runs in which controls, escalations and halts are told with what tells each from another of the same words.
-What is done locally is recorded with the events that travel with it, so an earlier run goes on telling what it told."""
 SideWork = Callable[[Any, ActivityFailed | None], None]
 """Takes the result of an activity that belongs to no token, or its failure."""
 
@@ -36,14 +33,10 @@ class Core:
         plan: What to interpret.
         state: Where it stands; JSON through `MachineState.to_json`.
         job: The job's id.
-        patched: Whether this run follows rules of a name, which earlier machines did not have. Asked only where they
-            make a difference, because an engine writes the answer down.
     """
 
-    def __init__(
-        self, plan: Plan, state: MachineState, job: str, patched: Callable[[str], bool] = lambda rules: True
-    ) -> None:
-        self.plan, self.state, self.job, self.patched = plan, state, job, patched
+    def __init__(self, plan: Plan, state: MachineState, job: str) -> None:
+        self.plan, self.state, self.job = plan, state, job
         self.commands: list[Command] = []
         self.issued: dict[str, RunActivity] = {}
         """What tokens' activities in flight were commanded with, by execution; nothing is in flight between runs."""
@@ -92,13 +85,13 @@ class Core:
         self.state.outbox.add({"t": kind, "n": turn, **data})
 
     def named(self, **which: Any) -> dict[str, Any]:
-        """Give what tells an event from another of the same words, where there is something and this run tells it."""
-        return which if all(which.values()) and self.patched(NAMED) else {}
+        """Give what tells an event from another of the same words, where there is something."""
+        return which if all(which.values()) else {}
 
     def answer(self, to: str | None, verdict: str, message: str = "") -> None:
         """Answer an update; a signal has nobody to answer to."""
         if to is not None:
-            self.command(Answer(to=to, verdict=verdict, message=message))
+            self.command(UpdateAnswer(to=to, verdict=verdict, message=message))
 
     def node(self, token: Token) -> Node:
         """The node that a token is at."""

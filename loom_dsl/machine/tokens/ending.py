@@ -18,6 +18,8 @@ from loom_dsl.machine.tokens.retry import wait_over
 from loom_dsl.text.canonical import digest
 
 FLUSH = "loom.events.flush"
+ANNOUNCEMENTS, VERIFICATIONS = "~announce/", "~verify/"
+"""What executions are called that belong to a question and not to its token."""
 MAX_DECIDED = 100
 EXPIRED = "!"
 """Behind the id of a question that nobody decided in time."""
@@ -113,6 +115,17 @@ def sweep(machine: Core) -> list[Frame]:
             live.add(frame)
             frame = frame.rpartition("/")[0]
     return [state.frames.pop(key) for key in list(state.frames) if key not in live]
+
+
+def abort(machine: Core, how: dict[str, Any]) -> None:
+    """End the job before its time: what runs is cancelled, and what is open is settled first."""
+    if machine.state.abort is not None:
+        return
+    machine.state.abort, machine.state.paused = how, None
+    drop_all(machine)
+    for at in machine.side_work:
+        if at.startswith((ANNOUNCEMENTS, VERIFICATIONS)):  # work about a question that is gone must not hold the end up
+            machine.command(CancelActivity(at=at))
 
 
 def place_abort(machine: Core) -> None:

@@ -9,7 +9,7 @@ from loom_dsl.machine.state import Frame, Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.scope import input_of
 
-DEEPEST = 60
+MAX_FRAME_DEPTH = 60
 """Graphs inside one another, of whatever names."""
 
 
@@ -40,8 +40,8 @@ def open_frame(machine: Core, token: Token, name: str, index: int, mapping: Any,
     except PlanError as error:
         raise ExpressionError(error.message) from None
     key = f"{token.at}[{index}]"
-    if key.count("/") >= DEEPEST:
-        raise ExpressionError(f"`{token.node}` would be more than {DEEPEST} graphs deep")
+    if key.count("/") >= MAX_FRAME_DEPTH:
+        raise ExpressionError(f"`{token.node}` would be more than {MAX_FRAME_DEPTH} graphs deep")
     inherits = mapping is None
     given = None if inherits else machine.mapped(token, "input", mapping, names)
     frame = new_frame(machine, graph, parent=token.at, index=index, given=given, inherits=inherits)

@@ -1,7 +1,7 @@
 """How tokens go from node to node, and what becomes of a graph when they end."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from loom_dsl.errors import ExpressionError
@@ -79,15 +79,8 @@ class Moves(Core):
         handlers: Who handles each kind of node, by its name.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        state: MachineState,
-        job: str,
-        patched: Callable[[str], bool],
-        handlers: Mapping[str, NodeHandler[Any]],
-    ) -> None:
-        super().__init__(plan, state, job, patched)
+    def __init__(self, plan: Plan, state: MachineState, job: str, handlers: Mapping[str, NodeHandler[Any]]) -> None:
+        super().__init__(plan, state, job)
         self.handlers = handlers
 
     def handler(self, token: Token) -> NodeHandler[Any]:
