@@ -13,6 +13,7 @@ from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
 from loom_dsl.machine.commands import RunActivity
 from loom_dsl.machine.decision_states import Stage
 from loom_dsl.machine.pending_decision import PendingDecision, digest_of, name_of
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import WAITING, Token
 from loom_dsl.machine.tokens.core import SideWork
 from loom_dsl.machine.tokens.moves import Moves
@@ -37,7 +38,8 @@ def answer_all(machine: Moves, pending: PendingDecision, verdict: str, why: str)
 
 def find_question(machine: Moves, name: str) -> Token | None:
     """Give the token that waits for decisions about an approval."""
-    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
+    waiting = (token for token in machine.state.tokens.values() if token.status == WAITING)
+    tokens = (token for token in waiting if token.kept(ApprovalRecord).id == name)
     return next(tokens, None)
 
 
@@ -146,7 +148,8 @@ def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
 def must_be_signed(machine: Moves, token: Token) -> bool:
     """Whether the question of a token is decided only by signed decisions."""
     graph = machine.state.frames[token.frame].graph
-    return needs_signature(graph, token.data["request"], read_policy(token.data.get("policy")))
+    asked = token.kept(ApprovalRecord)
+    return needs_signature(graph, asked.request, read_policy(asked.policy))
 
 
 def signature_refusal(machine: Moves, token: Token, decision: Decision) -> tuple[str, str] | None:
@@ -180,7 +183,7 @@ def proof_of(token: Token, decision: Decision) -> dict[str, Any]:
     """What is told of a decision that counts: by which key it was signed, and what is needed to verify that later."""
     if decision.signature is None:
         return {}
-    text = signed_text(decision, *subject_of(token.data["request"])).decode("utf-8", "surrogatepass")
+    text = signed_text(decision, *subject_of(token.kept(ApprovalRecord).request)).decode("utf-8", "surrogatepass")
     return {"keys": [decision.signature.key], "signed": {"text": text, "value": decision.signature.value}}
 
 
@@ -191,9 +194,10 @@ def _mark(decision: Decision) -> str:
 
 def start_verification(machine: Moves, token: Token, pending: PendingDecision, take: SideWork) -> None:
     """Have the signature of a decision verified, and the result handed on; the question stays open meanwhile."""
-    number = token.data["verified"] = token.data.get("verified", 0) + 1
-    at, signal = f"{PLACE}{token.at}+{number}", pending.signal
-    tool, requester = subject_of(token.data["request"])
+    asked = token.kept(ApprovalRecord)
+    asked.verified += 1
+    at, signal = f"{PLACE}{token.at}+{asked.verified}", pending.signal
+    tool, requester = subject_of(asked.request)
     machine.side_work[at] = take
     arguments = {
         "decision": signal.payload,

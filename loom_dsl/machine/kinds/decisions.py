@@ -57,6 +57,7 @@ from loom_dsl.machine.kinds.decision_queue import (
 from loom_dsl.machine.kinds.decision_queue import PLACE as VERIFICATIONS
 from loom_dsl.machine.payloads import size_of
 from loom_dsl.machine.pending_decision import PendingDecision
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import READY, WAITING, Token
 from loom_dsl.machine.tokens.ending import EXPIRED, close_approval, drop_all
 from loom_dsl.machine.tokens.moves import Moves
@@ -100,7 +101,7 @@ def refusal(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
 def _malformed(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
     node = machine.node(token)
     assert isinstance(node, Approval)
-    choice, request = decision.choice, token.data["request"]
+    choice, request = decision.choice, token.kept(ApprovalRecord).request
     if choice not in node.approval.choices:
         return "invalid", f"choice {choice!r} is not one of {', '.join(node.approval.choices)}"
     if choice == "edit" and decision.edited_arguments is None:
@@ -135,7 +136,7 @@ def _not_allowed(machine: Moves, token: Token, by: str) -> Refusal | None:
 
 
 def _same_eyes(machine: Moves, token: Token, by: str) -> Refusal | None:
-    request = token.data["request"]
+    request = token.kept(ApprovalRecord).request
     asks = request.get("requester") if isinstance(request, dict) else None
     if not machine.state.starter:
         return "not_allowed", "four eyes are needed, and it is not known who started the job"
@@ -146,7 +147,7 @@ def _same_eyes(machine: Moves, token: Token, by: str) -> Refusal | None:
 
 def _with_a_role(machine: Moves, token: Token) -> list[str] | None:
     """Those whom the deployment's policy lets decide; None: it does not say."""
-    request = token.data["request"]
+    request = token.kept(ApprovalRecord).request
     if machine.state.frames[token.frame].graph not in PIPELINES or not isinstance(request, dict):
         return None
     able = request.get("deciders")
@@ -164,7 +165,7 @@ def vote(machine: Moves, token: Token, decision: Decision) -> Found:
         note_counted(machine, decision)
         keep(machine, decision, "recorded")
         return Found(Verdict.DECIDED, decided=decision)
-    votes: list[dict[str, str]] = token.data.get("votes", [])
+    votes = token.kept(ApprovalRecord).votes
     message = decision.message if decision.choice == "respond" else ""
     content = digest(canonical_json([decision.choice, decision.edited_arguments, message]))[:16]
     before = next((given for given in votes if person(given["by"]) == person(decision.by)), None)
@@ -178,12 +179,12 @@ def vote(machine: Moves, token: Token, decision: Decision) -> Found:
     keep(machine, decision, "recorded")
     mine = {"by": decision.by, "content": content, "remember": decision.remember, "message": decision.message}
     mine |= {"key": decision.signature.key} if decision.signature else {}
-    token.data["votes"] = votes = [*votes, mine]
+    token.kept(ApprovalRecord).votes = votes = [*votes, mine]
     alike = [given for given in votes if given["content"] == content]
     if len(alike) < need:
         have = {"choice": decision.choice, "by": decision.by, "have": len(alike), "need": need}
         proof = proof_of(token, decision)
-        machine.emit("approval_changed", approval_id=token.data["id"], what="vote", **have, **proof)
+        machine.emit("approval_changed", approval_id=token.kept(ApprovalRecord).id, what="vote", **have, **proof)
         return Found(Verdict.RECORDED, ("recorded", f"{decision.choice} recorded: {_count(votes, content, need)}"))
     return Found(Verdict.DECIDED, decided=_decision_of_all(decision, alike, message))
 
@@ -205,7 +206,7 @@ def _count(votes: list[dict[str, str]], content: str, need: int) -> str:
 
 def votes_of(token: Token, decision: Decision) -> dict[str, list[str]]:
     """What is told of a decision that several people made: by which keys it was signed, if it was."""
-    votes = token.data.get("votes", ())
+    votes = token.kept(ApprovalRecord).votes
     if not votes or decision.choice in STOPS:
         return {}
     keys = [vote["key"] for vote in votes if vote["content"] == votes[-1]["content"] and "key" in vote]
@@ -218,7 +219,7 @@ def rules_of(machine: Moves, token: Token) -> list[str]:
     What a question of a user's graph says may have been computed from what was read outside, and who answers it is
     asked about something else.
     """
-    request = token.data["request"]
+    request = token.kept(ApprovalRecord).request
     rules = request.get("rules") if isinstance(request, dict) else None
     known = machine.state.frames[token.frame].graph in PIPELINES
     return [str(rule) for rule in rules] if known and isinstance(rules, list) else []
@@ -318,9 +319,9 @@ def _standing(machine: Moves, token: Token | None) -> Question:
     """How a question stands."""
     if token is None:
         return Question.GONE
-    node, deadline = machine.node(token), token.data["deadline"]
+    node = machine.node(token)
     assert isinstance(node, Approval)
-    over = deadline is not None and machine.state.last > deadline
+    over = token.deadline is not None and machine.state.last > token.deadline
     overdue = over and node.approval.late == "reject" and ends_at_deadline(token)
     return Question.OVERDUE if overdue else Question.OPEN
 
@@ -341,9 +342,9 @@ def _check_arrival(machine: Moves, token: Token, pending: PendingDecision) -> Fo
     if _standing(machine, token) is Question.OPEN:
         return _check_place(machine, pending)
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
-    if pending.signal.answer_to is not None or (token.data.get("fired") and machine.patched(RULES)):
+    if pending.signal.answer_to is not None or (token.kept(ApprovalRecord).fired and machine.patched(RULES)):
         return Found(Verdict.LATE, _late(token))
-    if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MAX_CHECKED:
+    if len(in_stage(machine, token.kept(ApprovalRecord).id, Stage.LOOKING_UP)) >= MAX_CHECKED:
         return Found(Verdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
     return Found(Verdict.UNDATED)
 
@@ -351,7 +352,8 @@ def _check_arrival(machine: Moves, token: Token, pending: PendingDecision) -> Fo
 def _check_time(machine: Moves, token: Token, pending: PendingDecision, result: Any) -> Found:
     """The server's time of a decision is known, or could not be found; in doubt it is late."""
     sent = result.get("sent") if isinstance(result, dict) else None
-    if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
+    assert token.deadline is not None
+    if not isinstance(sent, (int, float)) or sent > token.deadline:
         return Found(Verdict.LATE, _late(token))
     if refused := refusal(machine, token, pending.decision):
         return Found(Verdict.REFUSED, refused)
@@ -410,7 +412,7 @@ def _do_what_was_due(machine: Moves, token: Token) -> None:
 
 
 def _late(token: Token) -> Refusal:
-    return "expired", f"the decision came after the deadline: {token.data['id']}"
+    return "expired", f"the decision came after the deadline: {token.kept(ApprovalRecord).id}"
 
 
 def _closed(machine: Moves, name: str) -> Refusal:
@@ -429,7 +431,7 @@ def _look_up(machine: Moves, token: Token | None, pending: PendingDecision, foun
     """The deadline is past by the workflow's clock, and only the server knows when the signal was sent."""
     assert token is not None
     join(machine, pending)
-    if in_stage(machine, token.data["id"], Stage.LOOKING_UP)[0] is pending:
+    if in_stage(machine, token.kept(ApprovalRecord).id, Stage.LOOKING_UP)[0] is pending:
         _start_lookup(machine, token, pending)
 
 
@@ -476,7 +478,8 @@ def signature_verified(machine: Moves, pending: PendingDecision, result: Any, fa
 def _expire_if_held(machine: Moves, name: str) -> None:
     """The time of a question was over while decisions were being looked at, and none of them counted."""
     token = find_question(machine, name)
-    if token is not None and not machine.pending_decisions.get(name) and token.data.pop("fired", False):
+    if token is not None and not machine.pending_decisions.get(name) and token.kept(ApprovalRecord).fired:
+        token.kept(ApprovalRecord).fired = False
         approval_due(machine, token)
 
 
@@ -534,12 +537,12 @@ def apply_decision(machine: Moves, token: Token, decision: Decision, proof: dict
         remember(machine, rules_of(machine, token))
         told |= {"remember": decision.remember, "rules": rules_of(machine, token)}
     told |= {**proof, **votes_of(token, decision)}
-    name = token.data["id"]
-    close_approval(machine, token, **told, **_edited(decision), digest=digest_of(token.data["request"]))
+    name = token.kept(ApprovalRecord).id
+    close_approval(machine, token, **told, **_edited(decision), digest=digest_of(token.kept(ApprovalRecord).request))
     for other in in_stage(machine, name, Stage.LOOKING_UP):
         advance(machine, other, Found(Verdict.CLOSED, _closed(machine, name)))
     machine.command(CancelTimer(at=token.at))
-    token.data, token.status = {}, READY
+    token.reset(READY)
     if decision.choice == "terminate":
         reason = f"terminated by {decision.by or 'somebody'}" + (f": {decision.message}" if decision.message else "")
         return abort(machine, decision.by, reason[:2_000])
