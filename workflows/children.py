@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from loom_dsl.machine.interpreter import Machine
     from loom_dsl.machine.payloads import size_of
+    from loom_dsl.machine.records import ChildRecord
     from loom_dsl.machine.signals import CHILD as REPORT
     from loom_dsl.machine.signals import CONTROL
     from loom_dsl.machine.state import CHILD, MachineState
@@ -54,7 +55,8 @@ class ChildJobs:
         for token in machine.state.in_order():
             if token.status == CHILD:  # an earlier run started it
                 self._started.add(token.at)
-                self._tasks[token.at] = asyncio.create_task(self._look_after(token.at, token.data["child"]))
+                child = token.kept(ChildRecord).child
+                self._tasks[token.at] = asyncio.create_task(self._look_after(token.at, child))
 
     def obey(self, command: StartChild | CancelChild) -> None:
         """Start a child job, or tell it to abort."""

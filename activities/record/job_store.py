@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.record.activity_call import Item, Run, is_node_call, remember, this_run
 from loom_dsl.agent.definition import Agent, call_name
 from loom_dsl.errors import PermissionDenied, StoreError, WrongStore
-from loom_dsl.graph.nodes import Tool as ToolNode
+from loom_dsl.graph.nodes import ToolCallNode
 from loom_dsl.graph.plan import Plan
 from loom_store.store import Store
 from loom_store.transaction import Transaction
@@ -133,7 +133,7 @@ class JobStore:
 
 def _node_tools(plan: Plan) -> tuple[str, ...]:
     nodes = (node for body in plan.bodies.values() for node in body.nodes.values())
-    return tuple(sorted({node.tool for node in nodes if isinstance(node, ToolNode)}))
+    return tuple(sorted({node.tool for node in nodes if isinstance(node, ToolCallNode)}))
 
 
 def _agent_of(plan: Plan) -> Agent:

@@ -11,8 +11,8 @@ from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.migration import moved
 from loom_dsl.machine.outbox import Outbox
+from loom_dsl.machine.records import LoopRecord, MapRecord
 from loom_dsl.machine.state import JOINING, OWNING, READY, MachineState, Token
-from loom_dsl.machine.tokens.checkpoint import ANEW, FULL, GAVE
 from loom_dsl.machine.tokens.node_events import OWN_GRAPHS
 
 NOTHING_LEFT = "nothing was left to do when it failed: it had not begun, or it had come to its end; start a new job"
@@ -85,12 +85,12 @@ def _put_back(state: MachineState, kept: Mapping[str, Any], plan: Plan) -> None:
             _begin_deadline_anew(token)
         else:
             _drop_below(state, token)
-            token.status, token.data = READY, {key: token.data[key] for key in (GAVE, FULL) if key in token.data}
+            token.reset(READY)
 
 
 def _begin_deadline_anew(token: Token) -> None:
-    if token.data.pop("deadline", None) is not None:
-        token.data[ANEW] = True
+    if token.deadline is not None:
+        token.deadline, token.anew = None, True
 
 
 def _goes_on(state: MachineState, token: Token, kept: Mapping[str, Any], plan: Plan) -> bool:
@@ -106,7 +106,12 @@ def _goes_on(state: MachineState, token: Token, kept: Mapping[str, Any], plan: P
             at.startswith(below) and state.tokens[at].node == "execute" for at in kept["done"]
         )
         return ran and not any(at.startswith(below) for at in kept["at"])
-    return bool(frames or token.data.get("done") or token.data.get("round") or token.data.get("open"))
+    match token.record:
+        case MapRecord(done=done, open=is_open):
+            return bool(frames or done or is_open)
+        case LoopRecord(round=number):
+            return bool(frames or number)
+    return bool(frames)
 
 
 def _drop_below(state: MachineState, token: Token) -> None:
@@ -131,12 +136,12 @@ def _entered_too_often(state: MachineState, plan: Plan) -> list[str]:
     """Say which nodes were entered as often as they may be, also under this plan."""
     problems = []
     for token in state.in_order():
-        if FULL not in token.data:
+        if token.full is None:
             continue
         frame = state.frames[token.frame]
         most = plan.node(frame.graph, token.node).max_visits
         if most is None or frame.visits.get(token.node, 0) <= most:
-            del token.data[FULL]
+            token.full = None
         else:
             problems.append(f"`{token.node}` was entered over {most} times; raise its `max_visits` in a changed graph "
                             "and go on with that (--graph)")  # fmt: skip
@@ -155,7 +160,8 @@ def _catch_up(machine: Machine, done: Mapping[str, Any]) -> None:
     for token in state.in_order():
         if token.at not in state.tokens:
             continue
-        if token.data.pop(GAVE, False):
+        if token.gave:
+            token.gave = False
             machine.complete(token, state.frames[token.frame].outputs[token.node])
         elif token.status == OWNING:
             machine.handler(token).again(machine, token)

@@ -36,6 +36,7 @@ from loom_dsl.machine.kinds.joins import DEADLOCK, fire_joins, stuck_join, why_s
 from loom_dsl.machine.kinds.maps import admitted
 from loom_dsl.machine.kinds.table import HANDLERS
 from loom_dsl.machine.kinds.work import activity_done, activity_failed, child_ended
+from loom_dsl.machine.records import MapRecord
 from loom_dsl.machine.signals import receive
 from loom_dsl.machine.state import (
     BACKING_OFF,
@@ -43,7 +44,6 @@ from loom_dsl.machine.state import (
     HALTED,
     JOINING,
     LISTENING,
-    OWNING,
     READY,
     RUNNING,
     TIMING,
@@ -52,7 +52,6 @@ from loom_dsl.machine.state import (
     MachineState,
     Token,
 )
-from loom_dsl.machine.tokens.checkpoint import ANEW
 from loom_dsl.machine.tokens.compensation import never_began, push
 from loom_dsl.machine.tokens.deadlines import deadline_of
 from loom_dsl.machine.tokens.ending import (
@@ -155,11 +154,11 @@ def _unlocked(machine: "Machine", token: Token, node: Node) -> bool:
 
 def set_deadline(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
     """Start the timer of a node that is not done at once; an approval has started its own."""
-    if token.data.get("deadline") is not None:
+    if token.deadline is not None:
         return
     due = deadline_of(machine, token, node, names)
     if due is not None:
-        token.data["deadline"] = due
+        token.deadline = due
         machine.command(StartTimer(at=token.at, when=due))
 
 
@@ -177,15 +176,16 @@ def begin_again(machine: "Machine") -> None:
             continue
         node = machine.node(token)
         began(machine, token, node)
-        if not token.data.pop(ANEW, False):
+        if not token.anew:
             continue
+        token.anew = False
         try:
             due = deadline_of(machine, token, node, machine.names(token))
         except ExpressionError as error:
             machine.fail_node(token, error.code, error.message)
             continue
         if due is not None:
-            token.data["deadline"] = due
+            token.deadline = due
 
 
 # Finds tokens that wait for what can never come, and fails them, so that no job hangs without a word.
@@ -214,10 +214,12 @@ def fail_stuck(machine: "Machine") -> bool:
 
 def _may_go_on(machine: "Machine", token: Token) -> bool:
     """Whether something can come that lets a token go on: a result, a time, an event, a decision."""
-    if token.status in _MAY_GO_ON or token.data.get("deadline") is not None:
+    if token.status in _MAY_GO_ON or token.deadline is not None:
         return True
     node = machine.node(token)
-    return token.status == OWNING and isinstance(node, Map) and bool(token.data.get("open") or node.map.complete)
+    return (
+        isinstance(token.record, MapRecord) and isinstance(node, Map) and bool(token.record.open or node.map.complete)
+    )
 
 
 def _why_blocked(machine: "Machine", token: Token) -> str:
@@ -294,7 +296,7 @@ class Machine(Moves):
         if token is None or token.doomed:
             return None
         self.spun = 0
-        due = token.data.get("deadline")
+        due = token.deadline
         if token.status == WAITING:  # a question has several times, and looks itself which of them it is
             return self.handler(token).deadline(self, token)
         if token.status == BACKING_OFF and (due is None or due - self.state.last > EARLY):
@@ -413,7 +415,7 @@ class Machine(Moves):
         try:
             node = self.node(token)
             self.handlers[node.kind].enter(self, token, node, self.names(token))
-            if (due := token.data.get("deadline")) is not None and token.at in self.state.tokens:
+            if (due := token.deadline) is not None and token.at in self.state.tokens:
                 self.command(StartTimer(at=token.at, when=due))
         except ExpressionError as error:
             return self.fail_node(token, error.code, error.message)
@@ -423,8 +425,8 @@ class Machine(Moves):
         if is_due(token):
             return self._run_again(token)
         node = self.node(token)
-        if "full" in token.data:
-            return self.fail_node(token, "max_visits", f"`{token.node}` was entered over {token.data['full']} times")
+        if token.full is not None:
+            return self.fail_node(token, "max_visits", f"`{token.node}` was entered over {token.full} times")
         if not token.frame and node.phase and node.phase != self.state.phase:
             self.enter_phase(node.phase)
         if node.state is not None:
@@ -434,7 +436,7 @@ class Machine(Moves):
             for kind, data in node.emit.items():
                 self.emit(kind, **self.mapped(token, f"emit.{kind}", data, names))
             # Before anything is begun, or a deadline that cannot be told would leave work behind that nobody waits for.
-            due_before = token.data.get("deadline")
+            due_before = token.deadline
             due = deadline_of(self, token, node, names) if due_before is None else due_before
             push(self, token, node, names)
             begins(self, token, node)
@@ -444,7 +446,7 @@ class Machine(Moves):
             never_began(self, token)
             return self.fail_node(token, error.code, error.message)
         if due is not None and token.at in self.state.tokens and token.status not in (READY, WAITING, TIMING):
-            token.data["deadline"] = due
+            token.deadline = due
             if due_before is None:
                 self.command(StartTimer(at=token.at, when=due))
         return None

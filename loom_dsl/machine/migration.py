@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from loom_dsl.graph.nodes import Map, kind_of
 from loom_dsl.graph.plan import Plan
 from loom_dsl.graph.state import initial
-from loom_dsl.machine.state import OWNING, READY, TIMING, MachineState, Token
+from loom_dsl.machine.records import ApprovalRecord, MapRecord
+from loom_dsl.machine.state import READY, TIMING, MachineState, Token
 
 
 def moved(
@@ -38,19 +39,19 @@ def moved(
         frame.outputs = {names.get(name, name): value for name, value in frame.outputs.items()}
         frame.visits = _visits(frame.visits, names)
         frame.joins = {names.get(n, n): [names.get(via, via) for via in came] for n, came in frame.joins.items()}
-        if "state" in frame.own:
-            problems += _missing_state(frame.own["state"], new, graph)
-            frame.own["state"] = {**initial(new.bodies[graph].state), **frame.own["state"]}
+        if frame.state is not None:
+            problems += _missing_state(frame.state, new, graph)
+            frame.state = {**initial(new.bodies[graph].state), **frame.state}
     for token in state.in_order():
         problems += _home(token, state, old, new, names, anew=anew)
     problems += _move_undo(other, old, new, names)
     for token in other.tokens.values():
         token.source, token.via = names.get(token.source, token.source), names.get(token.via, token.via)
         token.node = names.get(token.node, token.node)
-        if "call" in token.data:  # what a step is given that waits for its next try is for the new plan to say
-            token.data = {**token.data, "call": {}}
+        if token.retry is not None:  # what a step is given that waits for its next try is for the new plan to say
+            token.retry.call = None
         if not problems and token.status != TIMING and _is_without_deadline(new, other, token):
-            token.data = {**token.data, "deadline": None}
+            token.deadline = None
     return other, list(dict.fromkeys(problems))
 
 
@@ -79,10 +80,10 @@ def _visits(visits: Mapping[str, int], names: Mapping[str, str]) -> dict[str, in
 
 def _is_without_deadline(new: Plan, state: MachineState, token: Token) -> bool:
     """Whether a deadline is running that the node does not have any more."""
-    if "expires" in token.data.get("policy", ()):
+    if isinstance(token.record, ApprovalRecord) and "expires" in token.record.policy:
         return False  # the question itself says how long it stays open, and goes on as it was asked
     deadline = new.node(state.frames[token.frame].graph, token.node).deadline
-    return token.data.get("deadline") is not None and (deadline is None or deadline.to is None)
+    return token.deadline is not None and (deadline is None or deadline.to is None)
 
 
 def _renamed_graph(graph: str, old: Plan, new: Plan) -> str:
@@ -113,8 +114,8 @@ def _home(
     if was != now and not (anew and token.status == READY):
         return [f"a token is at `{token.at}`, which is {was}; in the new plan `{name}` is {now}"]
     node = nodes[name]
-    if token.status == OWNING and isinstance(node, Map):
-        changed = ["barrier"] if ("past" in token.data) is not (node.map.barrier is not None) else []
-        changed += ["open"] if token.data.get("open") and node.map.open is None else []
+    if isinstance(token.record, MapRecord) and isinstance(node, Map):
+        changed = ["barrier"] if (token.record.past is not None) is not (node.map.barrier is not None) else []
+        changed += ["open"] if token.record.open and node.map.open is None else []
         return [f"the map `{token.at}` is under way, and the new plan changes its `{key}`" for key in changed]
     return []

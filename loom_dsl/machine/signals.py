@@ -18,6 +18,7 @@ from loom_dsl.machine.decisions.refusals import DECISION, refuse
 from loom_dsl.machine.decisions.stages import decide
 from loom_dsl.machine.kinds.approvals import HALT_CAUSE, renew_halted
 from loom_dsl.machine.kinds.work import child_ended
+from loom_dsl.machine.records import ChildRecord
 from loom_dsl.machine.tokens.ending import abort
 from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.machine.tokens.retry import resume_steps
@@ -196,7 +197,7 @@ def deliver_event(machine: Moves, event: dict[str, Any]) -> str:
 
 def _child(machine: Moves, signal: SignalReceived, report: ChildReport) -> None:
     token = machine.state.tokens.get(report.at)
-    if token is None or token.data.get("child") != report.child:
+    if token is None or token.record != ChildRecord(report.child):
         return refuse(machine, signal, "unknown", f"no child of the name {report.child[:100]!r} is under way")
     now = machine.state.last
     undo = [entry.model_dump(mode="json", by_alias=True, exclude_defaults=True) for entry in report.undo]

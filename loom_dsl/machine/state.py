@@ -6,15 +6,17 @@ Keys are short and defaults are left out, because every byte of a workflow's inp
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.outbox import Outbox
+from loom_dsl.machine.records import KEYS, KINDS, MapRecord, Record, RetryRecord, without_defaults
 
 READY, RUNNING, WAITING, OWNING = "ready", "running", "waiting", "owning"
 LISTENING, TIMING, JOINING, CHILD = "listening", "timing", "joining", "child"
 BACKING_OFF, HALTED = "backing_off", "halted"
 _DIGITS = re.compile(r"(\d+)")
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(slots=True)
@@ -31,10 +33,15 @@ class Token:
         source: Node whose output is ``result`` here, or empty.
         value: The result itself where it is no node's output (a caught failure, a passed deadline).
         doomed: The token goes away when its activity reports.
-        data: What the node's kind keeps: an approval's id and deadline, a map's items and results; ``retry`` and
-            ``call`` are what `machine.retry` knows of tries that were answered with failures.
         via: Node that it came from.
         race: `at` of the race that it is an arm of, or empty.
+        record: What the node's kind keeps; see `machine.records`.
+        deadline: When its time is over, in seconds since the epoch.
+        retry: What is known of tries that were answered with failures; see `tokens.retry`.
+        failed: Code and message of why the node fails whose graphs have to report first.
+        gave: The node gave its result, and failed after that.
+        full: How often the node may be entered, which it was already.
+        anew: Its deadline begins anew when the job goes on.
     """
 
     at: str
@@ -44,35 +51,70 @@ class Token:
     source: str = ""
     value: Any = None
     doomed: bool = False
-    data: dict[str, Any] = field(default_factory=dict)
     via: str = ""
     race: str = ""
+    record: Record | None = None
+    deadline: float | None = None
+    retry: RetryRecord | None = None
+    failed: tuple[str, str] | None = None
+    gave: bool = False
+    full: int | None = None
+    anew: bool = False
+
+    def kept(self, kind: type[R]) -> R:
+        """The record, where the kind of the node and the status say what it is."""
+        assert isinstance(self.record, kind)
+        return self.record
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the node has failed or had enough, and only graphs that do not count any more have to end."""
+        record = self.record
+        return self.failed is not None or (isinstance(record, MapRecord) and (record.closing or record.left))
+
+    def reset(self, status: str, record: Record | None = None) -> None:
+        """Take another status, with another record, and nothing else of what was kept before."""
+        self.status, self.record = status, record
+        self.deadline = self.retry = self.failed = None
 
     def to_json(self) -> dict[str, Any]:
         """The token without defaults."""
         status = "" if self.status == READY else self.status
         full = {
-            "s": status, "f": self.frame, "src": self.source, "x": self.doomed, "via": self.via, "race": self.race
+            "s": status, "f": self.frame, "src": self.source, "x": self.doomed, "via": self.via, "race": self.race,
+            "fail": list(self.failed or ()), "gave": self.gave, "full": self.full, "anew": self.anew,
         }  # fmt: skip
         small: dict[str, Any] = {"at": self.at, "n": self.node, **{key: value for key, value in full.items() if value}}
         if self.value is not None:  # an empty list or false is a result too
             small["val"] = self.value
-        return {**small, "d": self.data} if self.data else small
+        if self.deadline is not None:
+            small["due"] = self.deadline
+        if self.retry is not None:
+            small["r"] = self.retry.to_json()
+        if self.record is not None:
+            small[KEYS[type(self.record)]] = without_defaults(self.record)
+        return small
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Token":
         """Read what `to_json` wrote."""
         return cls(
-            raw["at"],
-            raw.get("f", ""),
-            raw["n"],
-            raw.get("s", READY),
-            raw.get("src", ""),
-            raw.get("val"),
-            bool(raw.get("x")),
-            raw.get("d", {}),
-            raw.get("via", ""),
-            raw.get("race", ""),
+            at=raw["at"],
+            frame=raw.get("f", ""),
+            node=raw["n"],
+            status=raw.get("s", READY),
+            source=raw.get("src", ""),
+            value=raw.get("val"),
+            doomed=bool(raw.get("x")),
+            via=raw.get("via", ""),
+            race=raw.get("race", ""),
+            record=next((kind(**raw[key]) for key, kind in KINDS.items() if key in raw), None),
+            deadline=raw.get("due"),
+            retry=RetryRecord.from_json(raw["r"]) if "r" in raw else None,
+            failed=(raw["fail"][0], raw["fail"][1]) if "fail" in raw else None,
+            gave=bool(raw.get("gave")),
+            full=raw.get("full"),
+            anew=bool(raw.get("anew")),
         )
 
 
@@ -86,9 +128,14 @@ class Frame:
         visits: Entries by node.
         parent: `at` of the token that owns the frame, or empty.
         index: The item's position, or the round's number.
-        own: What it has of its own: ``input`` and ``state`` (both are the parent's where it has none), ``result`` (that
-            of the end that was reached last), ``over`` (it has ended, and waits for what was cancelled), ``dropped``.
         joins: Of joins that have fired and wait for the rest: the nodes from which tokens have come.
+        has_input: Whether it has an input of its own; otherwise that is the parent's.
+        input: What it was started with.
+        state: Its variables; None: they are the parent's.
+        result: That of the end that was reached last.
+        over: It has ended, and waits for what was cancelled.
+        dropped: It was taken away, so that its end is nobody's result.
+        kept: Outputs that the job has stored because it failed; counted in the root.
     """
 
     graph: str
@@ -96,27 +143,43 @@ class Frame:
     visits: dict[str, int] = field(default_factory=dict)
     parent: str = ""
     index: int = 0
-    own: dict[str, Any] = field(default_factory=dict)
     joins: dict[str, list[str]] = field(default_factory=dict)
+    has_input: bool = False
+    input: Any = None
+    state: dict[str, Any] | None = None
+    result: Any = None
+    over: bool = False
+    dropped: bool = False
+    kept: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The frame without defaults."""
         full = {
-            "o": self.outputs, "v": self.visits, "p": self.parent, "i": self.index, "own": self.own, "j": self.joins
+            "o": self.outputs, "v": self.visits, "p": self.parent, "i": self.index, "j": self.joins, "x": self.over,
+            "drop": self.dropped, "kept": self.kept,
         }  # fmt: skip
-        return {"g": self.graph, **{key: value for key, value in full.items() if value}}
+        small: dict[str, Any] = {"g": self.graph, **{key: value for key, value in full.items() if value}}
+        if self.has_input:
+            small["in"] = self.input
+        return small | {key: value for key, value in (("st", self.state), ("r", self.result)) if value is not None}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Frame":
         """Read what `to_json` wrote."""
         return cls(
-            raw["g"],
-            raw.get("o", {}),
-            raw.get("v", {}),
-            raw.get("p", ""),
-            raw.get("i", 0),
-            raw.get("own", {}),
-            raw.get("j", {}),
+            graph=raw["g"],
+            outputs=raw.get("o", {}),
+            visits=raw.get("v", {}),
+            parent=raw.get("p", ""),
+            index=raw.get("i", 0),
+            joins=raw.get("j", {}),
+            has_input="in" in raw,
+            input=raw.get("in"),
+            state=raw.get("st"),
+            result=raw.get("r"),
+            over=bool(raw.get("x")),
+            dropped=bool(raw.get("drop")),
+            kept=raw.get("kept", 0),
         )
 
 

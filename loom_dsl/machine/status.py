@@ -4,6 +4,7 @@ from typing import Any
 
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.kinds.approvals import deciders, halted_question, must_be_signed
+from loom_dsl.machine.records import ApprovalRecord, ChildRecord, EventRecord
 from loom_dsl.machine.state import CHILD, LISTENING, RUNNING, TIMING, WAITING, Token
 from loom_dsl.machine.tokens.retry import backing_off, halted
 
@@ -14,20 +15,24 @@ def status_of(machine: Machine) -> dict[str, Any]:
     tokens = state.in_order()
     approvals = [
         {
-            "approval_id": token.data["id"],
+            "approval_id": asked.id,
             "node": token.at,
-            "since": token.data.get("since"),
-            "expires_at": token.data.get("deadline"),
-            "request": token.data.get("request"),
+            "since": asked.since,
+            "expires_at": token.deadline,
+            "request": asked.request,
             "approvers": deciders(token),
-            "votes": [vote["by"] for vote in token.data.get("votes", ())],
-            "halted": bool(token.data.get("halted")),
+            "votes": [vote["by"] for vote in asked.votes],
+            "halted": bool(asked.halted),
             "signed": must_be_signed(machine, token),
         }
         for token in tokens
-        if token.status == WAITING
+        if token.status == WAITING and (asked := token.kept(ApprovalRecord))
     ]
-    questions = [halted_question(machine, token) for token in tokens if token.data.get("halted")]
+    questions = [
+        halted_question(machine, token)
+        for token in tokens
+        if isinstance(token.record, ApprovalRecord) and token.record.halted
+    ]
     return {
         "state": state.run_state,
         "phase": state.phase,
@@ -50,7 +55,7 @@ def status_of(machine: Machine) -> dict[str, Any]:
 def _wait(token: Token) -> dict[str, Any] | None:
     """What a token waits for that is no approval and no activity; until when at most, where an edge has a deadline."""
     waits = _waits_for(token)
-    due = token.data.get("deadline")
+    due = token.deadline
     if due is None or token.status == WAITING:
         return waits
     return {"at": token.at, "until": due, **(waits or {})}
@@ -58,9 +63,10 @@ def _wait(token: Token) -> dict[str, Any] | None:
 
 def _waits_for(token: Token) -> dict[str, Any] | None:
     if token.status == LISTENING:
-        return {"at": token.at, "event": token.data["name"], "key": token.data["key"]}
+        awaited = token.kept(EventRecord)
+        return {"at": token.at, "event": awaited.name, "key": awaited.key}
     if token.status == TIMING:
-        return {"at": token.at, "until": token.data["deadline"]}
+        return {"at": token.at, "until": token.deadline}
     if token.status == CHILD:
-        return {"at": token.at, "child": token.data["child"]}
+        return {"at": token.at, "child": token.kept(ChildRecord).child}
     return None

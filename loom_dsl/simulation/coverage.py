@@ -121,7 +121,7 @@ class CountingMachine(Machine):
         super().complete(token, result)
 
     def _enter(self, token: Token) -> None:
-        if not isinstance(self.node(token), Join) and "full" not in token.data:
+        if not isinstance(self.node(token), Join) and token.full is None:
             self._count(token)
         super()._enter(token)
 

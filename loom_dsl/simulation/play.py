@@ -22,7 +22,9 @@ from loom_dsl.machine.commands import (
     StartChild,
     TimerFired,
 )
+from loom_dsl.machine.decisions.queue import find_question
 from loom_dsl.machine.kinds.approvals import digest_of, must_be_signed
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import WAITING, MachineState
 from loom_dsl.machine.tokens.ending import VERIFICATIONS
 from loom_dsl.simulation.coverage import CountingMachine, Coverage
@@ -330,15 +332,15 @@ class Outside:
             return
         for play in self.root.plays():
             for token in play.machine.state.in_order():
-                if token.status == WAITING and token.data["id"] not in self._seen:
-                    self._seen.add(token.data["id"])
+                if token.status == WAITING and (asked := token.kept(ApprovalRecord)).id not in self._seen:
+                    self._seen.add(asked.id)
                     at = play.prefix + (play.tool_above(token.at) or token.at)
                     decision = self.stage.cast.decision(at)
                     if decision is not None and decision.choice is not None:
                         self._count += 1
-                        time = token.data["since"] + decision.after
+                        time = asked.since + decision.after
                         number = len(self._planned) + self._count
-                        self._decisions.append((time, number, play, at, token.data["id"], decision))
+                        self._decisions.append((time, number, play, at, asked.id, decision))
 
     def _decide(self, time: float, number: int, play: Play, at: str, name: str, decision: MockedDecision) -> None:
         self._decisions = [entry for entry in self._decisions if entry[1] != number]
@@ -346,9 +348,12 @@ class Outside:
         payload["message"] = decision.message
         if decision.edited_arguments is not None:
             payload["edited_arguments"] = decision.edited_arguments
-        token = next((token for token in play.machine.state.in_order() if token.data.get("id") == name), None)
+        token = find_question(play.machine, name)
         if token is not None and must_be_signed(play.machine, token):
-            payload |= {"digest": digest_of(token.data["request"]), "signature": stand_in(play.job, f"{name}/{number}")}
+            payload |= {
+                "digest": digest_of(token.kept(ApprovalRecord).request),
+                "signature": stand_in(play.job, f"{name}/{number}"),
+            }
         self.stage.note(at, f"{decision.choice} by {decision.by}")
         self._deliver(play, "loom.decision", payload, f"the decision of `{at}`")
 

@@ -12,6 +12,7 @@ from loom_dsl.errors import LoomError, PermissionDenied, PlanError
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import RunActivity, TimerFired
 from loom_dsl.machine.decisions.refusals import DECISION
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.signals import CONTROL
 from loom_dsl.machine.state import WAITING, MachineState
 from loom_dsl.simulation.in_memory import Simulation
@@ -220,7 +221,7 @@ class _Replay(FromRecord):
         asked = turn.questions.values() if turn else ()
         expired = [one.request.get("call_id") for one in asked if one.decision.get("choice") == "expired"]
         waiting = [token for token in self.machine.state.in_order() if token.status == WAITING]
-        return [token.at for token in waiting if token.data["request"].get("call_id") in expired]
+        return [token.at for token in waiting if token.kept(ApprovalRecord).request.get("call_id") in expired]
 
     def _lacks(self, command: RunActivity) -> str:
         """What a command needs that the record does not have; empty: it has all."""
@@ -280,11 +281,14 @@ class _Replay(FromRecord):
         """Give the decision of a question that waits; False when none of them was decided."""
         turn = self._turn
         for token in self.machine.state.in_order():
-            request = token.data.get("request")
-            if token.status != WAITING or turn is None or not isinstance(request, Mapping):
+            if token.status != WAITING or turn is None:
+                continue
+            question = token.kept(ApprovalRecord)
+            request = question.request
+            if not isinstance(request, Mapping):
                 continue
             asked = turn.questions.get(str(request.get("call_id")))
-            name = str(token.data["id"])
+            name = question.id
             if asked is None or not asked.decision or name in self._sent:
                 continue
             if asked.decision["choice"] in ("expired", "cancelled"):

@@ -13,6 +13,7 @@ from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.library import NAMES, shipped
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import RunActivity
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import WAITING, MachineState
 from loom_dsl.simulation.in_memory import Handler, Outcome, Simulation
 from loom_dsl.text.canonical import canonical_json
@@ -179,7 +180,7 @@ _AGENT_KEYS = {*AGENT["limits"], "approvals", "recurse"}
 def approvals(sim: Simulation) -> list[tuple[str, str]]:
     """Where the open approvals stand, and their ids."""
     tokens = sim.machine.state.in_order()
-    return [(token.at, token.data["id"]) for token in tokens if token.status == WAITING]
+    return [(token.at, token.kept(ApprovalRecord).id) for token in tokens if token.status == WAITING]
 
 
 def drive(sim: Simulation, decide: Decide | None = None, pick: Callable[[], int] = lambda: 0) -> None:

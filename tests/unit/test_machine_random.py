@@ -164,7 +164,7 @@ def check_end(sim: Simulation) -> None:
 
 def total(sim: Simulation) -> Any:
     """The sum of what was done; the result may be given before what is detached has ended."""
-    return sim.machine.state.frames[""].own["state"]["total"]
+    return sim.machine.state.frames[""].state["total"]
 
 
 def verdicts(sim: Simulation) -> list[tuple[str, str]]:

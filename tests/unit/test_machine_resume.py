@@ -15,6 +15,7 @@ from loom_dsl.graph.library import NAMES, shipped
 from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import RunActivity, Started
 from loom_dsl.machine.fork import NOTHING_LEFT, Resumed, failed_nodes, resumed
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import MachineState
 from loom_dsl.machine.tokens.checkpoint import MAX_KEPT, TAKEN_BACK
 from loom_dsl.simulation.in_memory import Outcome, Simulation
@@ -154,7 +155,7 @@ def test_a_graph_that_fails_and_goes_on_comes_to_the_same_and_does_nothing_twice
         outcome = drive(line.go_on(), lambda: source.randrange(100))
         assert of_type(outcome, "warning") == []
     assert line.done() == expected.done()
-    total, wanted = (one.jobs[-1].machine.state.frames[""].own["state"]["total"] for one in (line, expected))
+    total, wanted = (one.jobs[-1].machine.state.frames[""].state["total"] for one in (line, expected))
     assert total == wanted
 
 
@@ -333,15 +334,15 @@ def test_an_approval_that_was_decided_stays_decided_and_an_open_one_is_asked_aga
     sim = line.begin()
     while sim.work:
         sim.step()
-    asked = {token.node: token.data["id"] for token in sim.machine.state.tokens.values()}
+    asked = {token.node: token.kept(ApprovalRecord).id for token in sim.machine.state.tokens.values()}
     sim.signal("loom.decision", {"approval_id": asked["first"], "choice": "approve", "by": "ann"})
     assert sim.run().failure is not None
     again = line.go_on()
     while again.work:
         again.step()
     (token,) = (token for token in again.machine.state.tokens.values() if token.status == "waiting")
-    assert (token.node, token.data["id"] != asked["second"]) == ("second", True)
-    again.signal("loom.decision", {"approval_id": token.data["id"], "choice": "approve", "by": "ann"})
+    assert (token.node, token.kept(ApprovalRecord).id != asked["second"]) == ("second", True)
+    again.signal("loom.decision", {"approval_id": token.kept(ApprovalRecord).id, "choice": "approve", "by": "ann"})
     assert again.run().result == ["approve", "approve"]
 
 

@@ -9,6 +9,7 @@ from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import TimerFired
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.migration import moved
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import MachineState
 from loom_dsl.simulation.in_memory import Simulation
 
@@ -51,7 +52,7 @@ def go_on(simulation: Simulation, new: Plan, names: dict[str, str]) -> Any:
     assert problems == []
     simulation.plan, simulation.machine = new, Machine(new, MachineState.from_json(state.to_json()), simulation.job)
     (token,) = simulation.machine.state.tokens.values()
-    simulation.signal("loom.decision", {"approval_id": token.data["id"], "choice": "approve"})
+    simulation.signal("loom.decision", {"approval_id": token.kept(ApprovalRecord).id, "choice": "approve"})
     return simulation.run().result
 
 
@@ -96,7 +97,7 @@ def test_a_token_without_a_home_is_told(text: str, told: str) -> None:
 def test_what_is_at_work_needs_a_home_too_and_its_result_counts_there() -> None:
     simulation = waiting()
     (token,) = simulation.machine.state.tokens.values()
-    simulation.signal("loom.decision", {"approval_id": token.data["id"], "choice": "approve"})
+    simulation.signal("loom.decision", {"approval_id": token.kept(ApprovalRecord).id, "choice": "approve"})
     assert moved(simulation.machine.state, simulation.plan, plan(ASKS), {})[1] == []
     other = plan(ASKS.replace("next: work}", "next: job}").replace("  work:", "  job:"))
     _, problems = moved(simulation.machine.state, simulation.plan, other, {})
@@ -117,7 +118,7 @@ def test_a_question_that_expires_by_its_own_policy_expires_under_the_new_plan_to
     (token,) = simulation.machine.state.tokens.values()
     state, problems = moved(simulation.machine.state, simulation.plan, plan(text), {})
     assert problems == []
-    assert state.tokens[token.at].data["deadline"] == token.data["deadline"] is not None
+    assert state.tokens[token.at].deadline == token.deadline is not None
 
 
 def test_a_deadline_that_the_new_plan_does_not_have_does_not_run_on() -> None:

@@ -8,6 +8,7 @@ from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.commands import ActivityDone, Drain, RunActivity, SignalReceived, TimerFired, TurnEnded
 from loom_dsl.machine.decisions.remembered_rules import remember
 from loom_dsl.machine.payloads import read_payload
+from loom_dsl.machine.records import ApprovalRecord, ChildRecord
 from loom_dsl.machine.signals import MAX_PAYLOAD, MAX_SEEN, MAX_WAITING, Control
 from loom_dsl.machine.state import MachineState
 from loom_dsl.simulation.in_memory import Simulation
@@ -31,7 +32,7 @@ def waiting(**node: Any) -> Simulation:
 
 def the_approval(sim: Simulation) -> str:
     (token,) = [token for token in sim.machine.state.tokens.values() if token.status == "waiting"]
-    return str(token.data["id"])
+    return token.kept(ApprovalRecord).id
 
 
 HOSTILE: list[Any] = [
@@ -542,7 +543,7 @@ def test_a_report_that_is_sent_as_an_update_is_answered() -> None:
         {"below": {"graph": "one", "child": True, "next": "done"}, "done": {"end": None}}, one={"e": {"end": 1}}
     )
     sim = Simulation(plan, MachineState(), SYSTEM, job=JOB)
-    child = sim.machine.state.tokens["below#1"].data["child"]
+    child = sim.machine.state.tokens["below#1"].kept(ChildRecord).child
     sim.signal("loom.child", {"at": "below#1", "child": child}, answer_to="u1")
     sim.signal("loom.child", {"at": "below#1", "child": child}, answer_to="u2")
     assert sim.outcome.answers.keys() == {"u1", "u2"}

@@ -9,6 +9,7 @@ from loom_dsl.approvals.policy import is_among, person
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.kinds.approvals import deciders, digest_of, is_own_question, must_be_signed, policy_of
 from loom_dsl.machine.pending_decision import Refusal
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.moves import Moves
 from loom_dsl.text.confusables import mixes_scripts
@@ -26,7 +27,7 @@ def refusal(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
 def _malformed(machine: Moves, token: Token, decision: Decision) -> Refusal | None:
     node = machine.node(token)
     assert isinstance(node, Approval)
-    choice, asked = decision.choice, digest_of(token.data["request"])
+    choice, asked = decision.choice, digest_of(token.kept(ApprovalRecord).request)
     if choice not in node.approval.choices:
         return "invalid", f"choice {choice!r} is not one of {', '.join(node.approval.choices)}"
     if choice == "edit" and decision.edited_arguments is None:
@@ -74,7 +75,7 @@ def _not_allowed(machine: Moves, token: Token, by: str) -> Refusal | None:
 
 
 def _same_eyes(machine: Moves, token: Token, by: str) -> Refusal | None:
-    request = token.data["request"]
+    request = token.kept(ApprovalRecord).request
     asks = request.get("requester") if isinstance(request, dict) else None
     if not machine.state.starter:
         return "not_allowed", "four eyes are needed, and it is not known who started the job"
@@ -85,7 +86,7 @@ def _same_eyes(machine: Moves, token: Token, by: str) -> Refusal | None:
 
 def _with_a_role(machine: Moves, token: Token) -> list[str] | None:
     """Those whom the deployment's policy lets decide; None: it does not say."""
-    able = token.data["request"].get("deciders") if is_own_question(machine, token) else None
+    able = token.kept(ApprovalRecord).request.get("deciders") if is_own_question(machine, token) else None
     return [str(name) for name in able] if isinstance(able, list) else None
 
 

@@ -8,6 +8,7 @@ flight.
 from loom_dsl.approvals.decision import Decision
 from loom_dsl.machine.decision_states import Stage
 from loom_dsl.machine.pending_decision import PendingDecision, Refusal, digest_of, name_of
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import WAITING, Token
 from loom_dsl.machine.tokens.core import Core
 
@@ -18,7 +19,7 @@ MAX_KEPT = 100
 
 def find_question(machine: Core, name: str) -> Token | None:
     """Give the token that waits for decisions about an approval."""
-    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.data.get("id") == name)
+    tokens = (t for t in machine.state.tokens.values() if t.status == WAITING and t.kept(ApprovalRecord).id == name)
     return next(tokens, None)
 
 

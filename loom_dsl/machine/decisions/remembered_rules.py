@@ -4,6 +4,7 @@ from loom_dsl.agent.turn import MAX_TURN_STATE
 from loom_dsl.errors import PlanError
 from loom_dsl.machine.kinds.approvals import is_own_question
 from loom_dsl.machine.payloads import size_of
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.core import Core
 
@@ -14,7 +15,7 @@ def rules_of(machine: Core, token: Token) -> list[str]:
     What a question of a user's graph says may have been computed from what was read outside, and who answers it is
     asked about something else.
     """
-    rules = token.data["request"].get("rules") if is_own_question(machine, token) else None
+    rules = token.kept(ApprovalRecord).request.get("rules") if is_own_question(machine, token) else None
     return [str(rule) for rule in rules] if isinstance(rules, list) else []
 
 

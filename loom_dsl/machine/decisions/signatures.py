@@ -6,6 +6,7 @@ from loom_dsl.approvals.decision import Decision
 from loom_dsl.approvals.signature import VERIFIED, signed_text, subject_of
 from loom_dsl.machine.commands import RunActivity
 from loom_dsl.machine.pending_decision import PendingDecision, Refusal
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.ending import VERIFICATIONS
@@ -23,9 +24,10 @@ _UNVERIFIED = "it could not be verified"
 
 def verification(token: Token, pending: PendingDecision) -> RunActivity:
     """Give the activity that verifies the signature of a decision; the question stays open meanwhile."""
-    number = token.data["verified"] = token.data.get("verified", 0) + 1
+    asked = token.kept(ApprovalRecord)
+    asked.verified += 1
     signal = pending.signal
-    tool, requester = subject_of(token.data["request"])
+    tool, requester = subject_of(token.kept(ApprovalRecord).request)
     arguments = {
         "decision": signal.payload,
         "tool": tool,
@@ -33,7 +35,7 @@ def verification(token: Token, pending: PendingDecision) -> RunActivity:
         "came": pending.sent,
         "signal": signal.name if signal.answer_to is None else "",
     }
-    at = f"{VERIFICATIONS}{token.at}+{number}"
+    at = f"{VERIFICATIONS}{token.at}+{asked.verified}"
     # It only looks, so events must not travel with it: they would count as stored.
     return RunActivity(at=at, activity=VERIFY, arguments=arguments, carries=False, timeout=15.0, retry=_RETRY)
 
@@ -67,5 +69,5 @@ def proof_of(token: Token, decision: Decision) -> dict[str, Any]:
     """What is told of a decision that counts: by which key it was signed, and what is needed to verify that later."""
     if decision.signature is None:
         return {}
-    text = signed_text(decision, *subject_of(token.data["request"])).decode("utf-8", "surrogatepass")
+    text = signed_text(decision, *subject_of(token.kept(ApprovalRecord).request)).decode("utf-8", "surrogatepass")
     return {"keys": [decision.signature.key], "signed": {"text": text, "value": decision.signature.value}}

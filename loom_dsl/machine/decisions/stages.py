@@ -21,6 +21,7 @@ from loom_dsl.machine.decisions.remembered_rules import remember, rules_of
 from loom_dsl.machine.decisions.votes import keys_of, vote
 from loom_dsl.machine.kinds.approvals import approval_due, catch_up, digest_of, ends_at_deadline, set_timer, wake
 from loom_dsl.machine.pending_decision import Found, PendingDecision, Refusal
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import READY, Token
 from loom_dsl.machine.tokens.ending import EXPIRED, abort, close_approval
 from loom_dsl.machine.tokens.moves import Moves
@@ -71,7 +72,7 @@ def _standing(machine: Moves, token: Token | None) -> Question:
     """How a question stands."""
     if token is None:
         return Question.GONE
-    node, deadline = machine.node(token), token.data["deadline"]
+    node, deadline = machine.node(token), token.deadline
     assert isinstance(node, Approval)
     over = deadline is not None and machine.state.last > deadline
     overdue = over and node.approval.late == "reject" and ends_at_deadline(token)
@@ -98,7 +99,8 @@ def _settle(machine: Moves, name: str) -> None:
     looking = in_stage(machine, name, Stage.LOOKING_UP)
     if looking and _LOOKUP + token.at not in machine.side_work:  # one after the other
         _look_up(machine, token, looking[0])
-    if not machine.pending_decisions.get(name) and token.data.pop("fired", False):
+    if not machine.pending_decisions.get(name) and token.kept(ApprovalRecord).fired:
+        token.kept(ApprovalRecord).fired = False
         approval_due(machine, token)  # its time was over while decisions were looked at, and none of them counted
 
 
@@ -124,9 +126,9 @@ def _check_arrival(machine: Moves, token: Token | None, pending: PendingDecision
     if _standing(machine, token) is Question.OPEN:
         return _check_place(machine, pending)
     # What comes after the timer cannot have been sent before it, and looking it up would keep the question open.
-    if pending.signal.answer_to is not None or token.data.get("fired"):
+    if pending.signal.answer_to is not None or token.kept(ApprovalRecord).fired:
         return Found(CheckVerdict.LATE, _late(token))
-    if len(in_stage(machine, token.data["id"], Stage.LOOKING_UP)) >= MAX_CHECKED:
+    if len(in_stage(machine, token.kept(ApprovalRecord).id, Stage.LOOKING_UP)) >= MAX_CHECKED:
         return Found(CheckVerdict.CROWDED, ("full", "too many decisions for this approval are being checked"))
     return Found(CheckVerdict.UNDATED)
 
@@ -135,8 +137,9 @@ def _check_time(machine: Moves, token: Token | None, pending: PendingDecision, r
     """The server's time of a decision is known, or could not be found; in doubt it is late."""
     if token is None:
         return Found(CheckVerdict.CLOSED, _closed(machine, pending.decision.approval_id))
+    assert token.deadline is not None
     sent = result.get("sent") if isinstance(result, dict) else None
-    if not isinstance(sent, (int, float)) or sent > token.data["deadline"]:
+    if not isinstance(sent, (int, float)) or sent > token.deadline:
         return Found(CheckVerdict.LATE, _late(token))
     if replayed := signatures.replay(machine, pending.decision):
         return Found(CheckVerdict.REFUSED, replayed)
@@ -191,7 +194,7 @@ def _check_without_question(machine: Moves, decision: Decision) -> Found:
 
 
 def _late(token: Token) -> Refusal:
-    return "expired", f"the decision came after the deadline: {token.data['id']}"
+    return "expired", f"the decision came after the deadline: {token.kept(ApprovalRecord).id}"
 
 
 def _closed(machine: Moves, name: str) -> Refusal:
@@ -262,12 +265,12 @@ def _apply(machine: Moves, token: Token | None, pending: PendingDecision, found:
     told |= {**signatures.proof_of(token, pending.decision), **keys_of(token, decision)}
     if edited is not None:  # the arguments to be used instead are named, and told nowhere
         result["edited"], told["edited"] = edited, digest(canonical_json(edited))
-    name = token.data["id"]
-    close_approval(machine, token, **told, digest=digest_of(token.data["request"]))
+    name = token.kept(ApprovalRecord).id
+    close_approval(machine, token, **told, digest=digest_of(token.kept(ApprovalRecord).request))
     for other in in_stage(machine, name, Stage.LOOKING_UP):
         _enter(machine, other, Found(CheckVerdict.CLOSED, _closed(machine, name)))
     machine.command(CancelTimer(at=token.at))
-    token.data, token.status = {}, READY
+    token.reset(READY)
     if decision.choice == "terminate":
         reason = f"terminated by {decision.by or 'somebody'}" + (f": {decision.message}" if decision.message else "")
         abort(machine, {"by": decision.by, "reason": reason[:2_000]})

@@ -7,6 +7,7 @@ from loom_dsl.machine.decisions.queue import keep
 from loom_dsl.machine.decisions.signatures import proof_of, spend_nonce
 from loom_dsl.machine.kinds.approvals import policy_of
 from loom_dsl.machine.pending_decision import Found
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.text.canonical import canonical_json, digest
@@ -23,7 +24,7 @@ def vote(machine: Core, token: Token, decision: Decision) -> Found:
     if need == 1 or decision.choice in STOPS:
         _note(machine, decision)
         return Found(CheckVerdict.DECIDED, decided=decision)
-    votes: list[Vote] = token.data.get("votes", [])
+    votes: list[Vote] = token.kept(ApprovalRecord).votes
     message = decision.message if decision.choice == "respond" else ""
     content = digest(canonical_json([decision.choice, decision.edited_arguments, message]))[:16]
     before = next((given for given in votes if person(given["by"]) == person(decision.by)), None)
@@ -37,13 +38,13 @@ def vote(machine: Core, token: Token, decision: Decision) -> Found:
     _note(machine, decision)
     mine = {"by": decision.by, "content": content, "remember": decision.remember, "message": decision.message}
     mine |= {"key": decision.signature.key} if decision.signature else {}
-    token.data["votes"] = [*votes, mine]
-    alike = _alike(token.data["votes"], content)
+    token.kept(ApprovalRecord).votes = [*votes, mine]
+    alike = _alike(token.kept(ApprovalRecord).votes, content)
     if len(alike) >= need:
         return Found(CheckVerdict.DECIDED, decided=_decision_of_all(decision, alike, message))
     have = {"choice": decision.choice, "by": decision.by, "have": len(alike), "need": need}
     proof = proof_of(token, decision)
-    machine.emit("approval_changed", approval_id=token.data["id"], what="vote", **have, **proof)
+    machine.emit("approval_changed", approval_id=token.kept(ApprovalRecord).id, what="vote", **have, **proof)
     return Found(CheckVerdict.RECORDED, ("recorded", f"{decision.choice} recorded: {_count(alike, need)}"))
 
 
@@ -72,7 +73,7 @@ def _decision_of_all(decision: Decision, alike: list[Vote], message: str) -> Dec
 
 def keys_of(token: Token, decision: Decision) -> dict[str, list[str]]:
     """What is told of a decision that several people made: by which keys it was signed, if it was."""
-    votes = token.data.get("votes", ())
+    votes = token.kept(ApprovalRecord).votes
     if not votes or decision.choice in STOPS:
         return {}
     keys = [given["key"] for given in _alike(votes, votes[-1]["content"]) if "key" in given]

@@ -6,6 +6,7 @@ from loom_dsl.approvals.decision import approval_id, is_digest
 from loom_dsl.approvals.policy import Approvals, read_policy
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
+from loom_dsl.machine.records import ApprovalRecord
 from loom_dsl.machine.state import READY, WAITING, Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.deadlines import deadline_of
@@ -33,7 +34,7 @@ class ApprovalHandler(NodeHandler[Approval]):
         request = machine.mapped(token, "request", node.approval.request, names)
         policy = read_policy(machine.mapped(token, "policy", node.approval.policy, names))
         turn = machine.state.turn.turn_counter if machine.state.turn else 0
-        now, due = machine.state.last, token.data.get("deadline")  # from before it got in: a lock, a condition
+        now, due = machine.state.last, token.deadline  # from before it got in: a lock, a condition
         if due is None:
             due = deadline_of(machine, token, node, names)
         if due is None and policy.expires is not None:
@@ -41,13 +42,10 @@ class ApprovalHandler(NodeHandler[Approval]):
         signed = needs_signature(machine.state.frames[token.frame].graph, request, policy)
         # With the time, so that a signature for a question counts for no later one, not even of a job of the same id.
         name = approval_id(machine.job, turn, token.at, [request, now] if signed else request)
-        token.status = WAITING
-        token.data = {"id": name, "deadline": due, "request": request, "since": now}
         written = policy.model_dump(mode="json", exclude_defaults=True)
-        if written:
-            token.data["policy"] = written
-        if policy.remind is not None:
-            token.data["remind"] = now + policy.remind
+        remind = None if policy.remind is None else now + policy.remind
+        token.reset(WAITING, ApprovalRecord(name, now, request, written, remind))
+        token.deadline = due
         machine.emit(
             "approval_requested",
             approval_id=name,
@@ -72,7 +70,7 @@ class ApprovalHandler(NodeHandler[Approval]):
 
 def is_own_question(machine: Core, token: Token) -> bool:
     """Whether Loom itself asks, so that what the request says is true."""
-    return machine.state.frames[token.frame].graph in PIPELINES and isinstance(token.data["request"], dict)
+    return machine.state.frames[token.frame].graph in PIPELINES and isinstance(token.kept(ApprovalRecord).request, dict)
 
 
 def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
@@ -84,12 +82,14 @@ def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
 
 def must_be_signed(machine: Core, token: Token) -> bool:
     """Whether the question of a token is decided only by signed decisions."""
-    return needs_signature(machine.state.frames[token.frame].graph, token.data["request"], policy_of(token))
+    return needs_signature(
+        machine.state.frames[token.frame].graph, token.kept(ApprovalRecord).request, policy_of(token)
+    )
 
 
 def policy_of(token: Token) -> Approvals:
     """What happens to a token's question."""
-    return read_policy(token.data.get("policy"))
+    return read_policy(token.kept(ApprovalRecord).policy)
 
 
 def digest_of(request: Any) -> str:
@@ -100,7 +100,7 @@ def digest_of(request: Any) -> str:
 
 def deciders(token: Token) -> list[str]:
     """Who may decide now; empty: anybody."""
-    policy, taken = policy_of(token), token.data.get("steps", [])
+    policy, taken = policy_of(token), token.kept(ApprovalRecord).steps
     if not policy.approvers:
         return []
     return [*policy.approvers, *(name for step in taken for name in policy.escalate[step].to)]
@@ -108,9 +108,9 @@ def deciders(token: Token) -> list[str]:
 
 def wake(token: Token) -> float | None:
     """When something is to be done about a token that waits; None: never."""
-    times = [token.data.get("deadline"), token.data.get("remind")]
-    if token.status == WAITING and "policy" in token.data:
-        times += [when for _, when in _timed(token)]
+    times = [token.deadline]
+    if isinstance(token.record, ApprovalRecord):
+        times += [token.record.remind, *(when for _, when in _timed(token))]
     return min((when for when in times if when is not None), default=None)
 
 
@@ -122,14 +122,16 @@ def set_timer(machine: Moves, token: Token) -> None:
 
 def _timed(token: Token) -> list[tuple[int, float]]:
     """The steps of the escalation that have a time and are not taken, the soonest first."""
-    taken, since = token.data.get("steps", []), token.data["since"]
+    asked = token.kept(ApprovalRecord)
+    if not asked.policy:
+        return []
     steps = enumerate(policy_of(token).escalate)
-    found = [(i, since + step.after) for i, step in steps if step.after is not None and i not in taken]
+    found = [(i, asked.since + step.after) for i, step in steps if step.after is not None and i not in asked.steps]
     return sorted(found, key=lambda step: step[1])
 
 
 def _next_untimed(token: Token) -> int | None:
-    taken = token.data.get("steps", [])
+    taken = token.kept(ApprovalRecord).steps
     return next((i for i, s in enumerate(policy_of(token).escalate) if s.after is None and i not in taken), None)
 
 
@@ -169,57 +171,60 @@ def catch_up(machine: Moves, token: Token, now: float) -> None:
         _halt(machine, token)
     elif policy_of(token).on_expiry == "escalate" and step is not None:
         # From now, or they would have no time when no worker was up to ask them.
-        token.data["deadline"] = now + _period(token)
+        token.deadline = now + _period(token)
         _escalate(machine, token, step)
 
 
 def _past(token: Token, now: float) -> bool:
-    deadline = token.data.get("deadline")
-    return deadline is not None and deadline <= now
+    return token.deadline is not None and token.deadline <= now
 
 
 def _period(token: Token) -> float:
     """How long the question stays open each time, in seconds."""
-    if "period" not in token.data:
-        token.data["period"] = token.data["deadline"] - token.data["since"]
-    return float(token.data["period"])
+    asked = token.kept(ApprovalRecord)
+    if asked.period is None:
+        assert token.deadline is not None
+        asked.period = token.deadline - asked.since
+    return asked.period
 
 
 def _end_of_time(machine: Moves, token: Token) -> None:
     """The question expires, unless decisions that came before are not settled yet."""
-    if machine.pending_decisions.get(token.data["id"]):
-        token.data["fired"] = True
+    asked = token.kept(ApprovalRecord)
+    if machine.pending_decisions.get(asked.id):
+        asked.fired = True
         return machine.command(CancelTimer(at=token.at))
     return expire(machine, token)
 
 
 def _remind(machine: Moves, token: Token, now: float) -> None:
-    due, every = token.data.get("remind"), policy_of(token).remind
+    asked = token.kept(ApprovalRecord)
+    due, every = asked.remind, policy_of(token).remind
     if due is None or every is None or due > now:
         return
     # Those that nobody was up to send are left out: one is enough.
-    token.data["remind"] = due + every * (int((now - due) // every) + 1)
-    token.data["reminded"] = token.data.get("reminded", 0) + 1
-    machine.emit("approval_changed", approval_id=token.data["id"], what="reminded", times=token.data["reminded"])
+    asked.remind = due + every * (int((now - due) // every) + 1)
+    asked.reminded += 1
+    machine.emit("approval_changed", approval_id=asked.id, what="reminded", times=asked.reminded)
     _announce(machine, token, again="reminder")
 
 
 def _escalate(machine: Moves, token: Token, step: int) -> None:
-    token.data["steps"] = [*token.data.get("steps", []), step]
+    asked, due = token.kept(ApprovalRecord), token.deadline
+    asked.steps = [*asked.steps, step]
     to = list(policy_of(token).escalate[step].to)
-    due = token.data.get("deadline")
     which = machine.named(step=step + 1)  # two steps may ask the same people
-    machine.emit("approval_changed", approval_id=token.data["id"], what="escalated", to=to, expires_at=due, **which)
+    machine.emit("approval_changed", approval_id=asked.id, what="escalated", to=to, expires_at=due, **which)
     _announce(machine, token, again="escalation", to=to)
 
 
 def _halt(machine: Moves, token: Token) -> None:
     """Nobody decided in time: the step is halted until somebody decides, or resumes the job; other branches go on."""
     _period(token)
-    name, due = token.data["id"], token.data["deadline"]
-    token.data |= {"deadline": None, "halted": round(machine.state.last, 3)}
+    asked, due = token.kept(ApprovalRecord), token.deadline
+    token.deadline, asked.halted = None, round(machine.state.last, 3)
     # Asked anew, it may halt again.
-    machine.emit("approval_changed", approval_id=name, what="halted", expires_at=None, **machine.named(due=due))
+    machine.emit("approval_changed", approval_id=asked.id, what="halted", expires_at=None, **machine.named(due=due))
     told = halted_question(machine, token)
     machine.emit("halted", node=told.pop("at"), **told)
     _announce(machine, token, again="halted")
@@ -227,20 +232,22 @@ def _halt(machine: Moves, token: Token) -> None:
 
 def halted_question(machine: Moves, token: Token) -> dict[str, Any]:
     """Say of a question that nobody answered in time what a halted step says of itself, and the approval's id."""
-    name, job = token.data["id"], machine.job
+    asked, job = token.kept(ApprovalRecord), machine.job
+    name = asked.id
     action = f"decide it with `loom approve {job} {name}` or `loom reject`, or have it asked anew with `loom resume"
-    message, since = f"nobody decided {name} in time", token.data["halted"]
+    message = f"nobody decided {name} in time"
     told = {"at": token.at, "cause": HALT_CAUSE, "message": message, "action": f"{action} {job}`"}
-    return {**told, "since": since, "approval": name}
+    return {**told, "since": asked.halted, "approval": name}
 
 
 def renew_halted(machine: Moves, by: str = "") -> None:
     """The job is resumed: the questions that halted steps are asked anew, with their whole time."""
     for token in machine.state.in_order():
-        if token.status == WAITING and token.data.pop("halted", False):
+        if token.status == WAITING and (asked := token.kept(ApprovalRecord)).halted:
+            asked.halted = 0.0
             machine.emit("resumed", node=token.at, cause=HALT_CAUSE, by=by)
-            token.data["deadline"] = due = machine.state.last + _period(token)
-            machine.emit("approval_changed", approval_id=token.data["id"], what="renewed", expires_at=due)
+            token.deadline = due = machine.state.last + _period(token)
+            machine.emit("approval_changed", approval_id=asked.id, what="renewed", expires_at=due)
             _announce(machine, token, again="renewed")
             set_timer(machine, token)
 
@@ -255,12 +262,11 @@ def expire(machine: Moves, token: Token) -> None:
     # Where a graph has an edge for it, the graph says what follows; Loom's own pipelines say what the policy says.
     runs = allows and (not edge or machine.state.frames[token.frame].graph in PIPELINES)
     close_approval(machine, token, **EXPIRED, **({"allowed": True} if runs else {}))
-    token.data = {"deadline": token.data.get("deadline")}
     if node.deadline is not None and node.deadline.to is not None:
         machine.set_output(token, dict(EXPIRED))
         return machine.move(token, [node.deadline.to])
     machine.command(CancelTimer(at=token.at))
-    token.data, token.status = {}, READY
+    token.reset(READY)
     if allows:
         return machine.complete(token, {**EXPIRED, "choice": "approve", "expired": True})
     return machine.fail_node(token, "approval_expired", f"nobody answered `{token.node}` in time")
@@ -268,13 +274,14 @@ def expire(machine: Moves, token: Token) -> None:
 
 def _announce(machine: Moves, token: Token, again: str = "", to: list[str] | None = None) -> None:
     """Have it told to who may decide, or to those who are asked besides."""
-    arguments: dict[str, Any] = {"approval_id": token.data["id"], "request": token.data["request"]}
+    asked = token.kept(ApprovalRecord)
+    arguments: dict[str, Any] = {"approval_id": asked.id, "request": asked.request}
     arguments |= {"again": again} if again else {}
     if people := to or deciders(token):
         arguments["to"] = people
     at = ANNOUNCEMENTS + token.at
     if again:
-        token.data["told"] = token.data.get("told", 0) + 1
-        at += f"+{token.data['told']}"
+        asked.told += 1
+        at += f"+{asked.told}"
     machine.side_work[at] = None
     machine.command(RunActivity(at=at, activity=ANNOUNCE, arguments=arguments, timeout=30.0))

@@ -1,12 +1,13 @@
 """Nodes that are over in the same moment: they lead tokens, write values, and end a graph or a turn."""
 
+from dataclasses import replace
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.nodes import Cancel, End, Fail, Recurse, Set
 from loom_dsl.machine.commands import TurnEnded
-from loom_dsl.machine.state import Frame, Token
+from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.ending import drop
 from loom_dsl.machine.tokens.moves import Moves, NodeHandler
 
@@ -57,13 +58,12 @@ class RecurseHandler(NodeHandler[Recurse]):
         if node.recurse.idle:
             state.inbox = [{**message, "idle": False} for message in state.inbox]
         machine.emit("recursion")
-        root = state.frames[""].graph
+        before = state.frames[""]
         state.tokens.clear()
-        own = {key: value for key, value in state.frames[""].own.items() if key != "result"}
-        state.frames = {"": Frame(root, own=own)}
+        state.frames = {"": replace(before, outputs={}, visits={}, joins={}, result=None)}
         state.flushes = 0
         state.decided = []
-        machine.place("", machine.plan.bodies[root].start)
+        machine.place("", machine.plan.bodies[before.graph].start)
         machine.at_boundary = True
         machine.command(TurnEnded(policy=str(policy)))
 
@@ -74,7 +74,7 @@ class EndHandler(NodeHandler[End]):
     def enter(self, machine: Moves, token: Token, node: End, names: dict[str, Any]) -> None:
         """Keep the result, and end the token, or the whole graph."""
         result = machine.mapped(token, "end", node.end, names)
-        machine.state.frames[token.frame].own["result"] = result
+        machine.state.frames[token.frame].result = result
         if node.terminate:
             return machine.end_frame(token.frame)
         machine.state.tokens.pop(token.at, None)

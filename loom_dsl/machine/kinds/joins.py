@@ -5,6 +5,7 @@ from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.nodes import Join
+from loom_dsl.machine.records import JoinRecord, MapRecord
 from loom_dsl.machine.state import JOINING, OWNING, Token
 from loom_dsl.machine.tokens.checkpoint import keep_stuck
 from loom_dsl.machine.tokens.ending import drop
@@ -19,7 +20,7 @@ class JoinHandler(NodeHandler[Join]):
 
     def enter(self, machine: Moves, token: Token, node: Join, names: dict[str, Any]) -> None:
         """Come to a join, and wait there with what the token came with."""
-        token.data, token.status = {"with": names["result"]}, JOINING
+        token.reset(JOINING, JoinRecord(names["result"]))
 
 
 def fire_joins(machine: Moves) -> bool:
@@ -40,7 +41,7 @@ def stuck_join(machine: Moves) -> Token | None:
     The others that wait at its join are taken away: it fails once for all of them.
     """
     for _, inside in _by_frame(machine):
-        if all(token.status == JOINING and token.data.get("deadline") is None for token in inside):
+        if all(token.status == JOINING and token.deadline is None for token in inside):
             first = inside[0]
             keep_stuck(machine, first, DEADLOCK)
             for token in inside[1:]:
@@ -168,12 +169,13 @@ def _ends(machine: Moves, graph: str, key: str) -> bool:
 
 def _goes_nowhere(token: Token) -> bool:
     """Whether it only stays with the items of a map that has gone on already."""
-    return token.status == OWNING and ("detached" in token.data or "left" in token.data)
+    record = token.record
+    return token.status == OWNING and isinstance(record, MapRecord) and (record.detached or record.left)
 
 
 def _fire(machine: Moves, taken: list[Token], *, as_list: bool = False) -> bool:
     """Let the last of the tokens go on, with what all of them came with."""
-    came = [token.data["with"] for token in taken]
+    came = [token.kept(JoinRecord).result for token in taken]
     result = came if as_list else {token.via: value for token, value in zip(taken, came, strict=True)}
     *others, last = taken
     for token in others:

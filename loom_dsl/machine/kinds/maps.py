@@ -6,6 +6,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
 from loom_dsl.graph.nodes import Barrier, Map
 from loom_dsl.graph.plan import MAX_CHUNKS_AT_ONCE, condition
+from loom_dsl.machine.records import MapRecord
 from loom_dsl.machine.state import OWNING, Token
 from loom_dsl.machine.tokens.compensation import confirm
 from loom_dsl.machine.tokens.ending import drop_frame
@@ -17,10 +18,6 @@ from loom_dsl.text.canonical import canonical_json
 
 MAX_ITEMS, CHUNK_SIZE, MAX_CHUNKED = 1_000, 200, 20_000
 """Items of one map inside a workflow; of more, so many at a time go to a child job; and the most in all."""
-
-
-_DONE = frozenset({"failed", "closing", "left"})
-"""Marks of a map that takes no more items and no more results."""
 
 
 class MapHandler(NodeHandler[Map]):
@@ -39,21 +36,18 @@ class MapHandler(NodeHandler[Map]):
             return _enter_chunks(machine, token, node, items, names)
         if not items and node.map.open is None:
             return machine.complete(token, [])
-        token.data = {"items": items, "results": [None] * len(items), "done": [], "next": 0}
+        record = MapRecord(items, [None] * len(items), open=node.map.open is not None, detached=node.map.detach)
         # The next turn of the same run has a map of the same name, with other items.
         machine.free_items.pop(token.at, None)
         if node.map.barrier is not None:
-            limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
-            token.data |= {"limit": limit, "past": []}
+            record.limit = _count(machine, token, "barrier.limit", node.map.barrier.limit, names)
+            record.past = []
         if node.map.need is not None:
-            token.data["need"] = _count(machine, token, "need", node.map.need, names)
+            record.need = _count(machine, token, "need", node.map.need, names)
         if node.map.first != 0:
-            token.data["first"] = machine.mapped(token, "first", node.map.first, names)
-        if node.map.open is not None:
-            token.data["open"] = True
-        token.status = OWNING
+            record.first = machine.mapped(token, "first", node.map.first, names)
+        token.reset(OWNING, record)
         if node.map.detach:
-            token.data["detached"] = True
             _go_on(machine, token, None)
         _fill_window(machine, token, node)
         _take_buffered(machine, token, node)
@@ -61,18 +55,18 @@ class MapHandler(NodeHandler[Map]):
 
     def frame_done(self, machine: Moves, token: Token, index: int, result: Any) -> None:
         """An item of a map ended with a result."""
-        data = token.data
-        data["results"][index] = result
-        data["done"].append(index)
-        if index in data.get("past", ()):
-            data["past"].remove(index)
+        record = token.kept(MapRecord)
+        record.results[index] = result
+        record.done.append(index)
+        if record.past is not None and index in record.past:
+            record.past.remove(index)
         node = machine.node(token)
         assert isinstance(node, Map)
         _look(machine, token, node)
 
     def frame_failed(self, machine: Moves, token: Token, frame: str, code: str, message: str) -> None:
         """An item failed, and so does the map, unless it has gone on without that item."""
-        if "left" not in token.data:
+        if not token.kept(MapRecord).left:
             return machine.fail_owner(token, code, message)
         drop_frame(machine, frame)
         return _may_finish(machine, token)
@@ -95,8 +89,9 @@ class MapHandler(NodeHandler[Map]):
         """The map goes on in another job: start the item that could not be started, and look whether all is done."""
         node = machine.node(token)
         assert isinstance(node, Map)
-        begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(token.data["done"])
-        token.data["next"] = max(begun, default=-1) + 1
+        record = token.kept(MapRecord)
+        begun = {machine.state.frames[key].index for key in frames_of(machine, token)} | set(record.done)
+        record.next = max(begun, default=-1) + 1
         try:
             _look(machine, token, node)
         except ExpressionError as error:
@@ -120,8 +115,7 @@ def _enter_chunks(machine: Moves, token: Token, node: Map, items: list[Any], nam
             inner = [{**names, "item": item, "index": first + index} for index, item in enumerate(part)]
             given = [machine.mapped(token, "input", spec.with_, each) for each in inner]
         chunks.append({"items": part, "first": first, "given": given})
-    token.data = {"items": chunks, "results": [None] * len(chunks), "done": [], "next": 0, "chunked": True}
-    token.status = OWNING
+    token.reset(OWNING, MapRecord(chunks, [None] * len(chunks), chunked=True))
     _fill_window(machine, token, node)
 
 
@@ -138,7 +132,7 @@ def _go_on(machine: Moves, token: Token, result: Any) -> None:
     came_with = token.source, token.value
     machine.set_output(token, result)
     token.status = OWNING
-    if "left" in token.data:
+    if token.kept(MapRecord).left:
         confirm(machine, token, node, result)
         machine.write(token, node)
     targets = machine.ways_out(token, node)
@@ -149,16 +143,16 @@ def _go_on(machine: Moves, token: Token, result: Any) -> None:
 
 
 def _fill_window(machine: Moves, token: Token, node: Map) -> None:
-    data, do, mapping, window = token.data, node.map.do, node.map.with_, node.map.window
-    if data.get("chunked"):
+    record, do, mapping, window = token.kept(MapRecord), node.map.do, node.map.with_, node.map.window
+    if record.chunked:
         do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
         window = MAX_CHUNKS_AT_ONCE
     names = None if mapping is None else machine.names(token)
-    while data["next"] < len(data["items"]) and data["next"] - len(data["done"]) < window:
-        index = data["next"]
-        data["next"] += 1
-        at = index + data.get("first", 0)
-        inner = {} if names is None else {**names, "item": data["items"][index], "index": at}
+    while record.next < len(record.items) and record.next - len(record.done) < window:
+        index = record.next
+        record.next += 1
+        at = index + record.first
+        inner = {} if names is None else {**names, "item": record.items[index], "index": at}
         open_frame(machine, token, do, index, mapping, inner)
 
 
@@ -171,24 +165,24 @@ def _take_buffered(machine: Moves, token: Token, node: Map) -> None:
 
 def _take_event(machine: Moves, token: Token, node: Map, event: dict[str, Any]) -> bool:
     """Take an event that is meant for a map: one more item, no more items, or enough."""
-    data, name = token.data, event["name"]
-    if data.keys() & _DONE:
+    record, name = token.kept(MapRecord), event["name"]
+    if token.is_over:
         return False
     if node.map.complete is not None and name == node.map.complete:
         _enough(machine, token, node)
         return True
-    if not data.get("open") or node.map.open is None:
+    if not record.open or node.map.open is None:
         return False
     if name == node.map.open.add:
-        if len(data["items"]) >= MAX_ITEMS:
+        if len(record.items) >= MAX_ITEMS:
             return False
-        data["items"] = [*data["items"], event.get("data")]
-        data["results"] = [*data["results"], None]
+        record.items = [*record.items, event.get("data")]
+        record.results = [*record.results, None]
         machine.free_items.pop(token.at, None)
         _fill_window(machine, token, node)
         return True
     if name == node.map.open.close:
-        data["open"] = False
+        record.open = False
         _look(machine, token, node)
         return True
     return False
@@ -196,13 +190,13 @@ def _take_event(machine: Moves, token: Token, node: Map, event: dict[str, Any]) 
 
 def _look(machine: Moves, token: Token, node: Map) -> None:
     """Find out whether a map is done."""
-    data = token.data
-    if data.keys() & _DONE:
+    record = token.kept(MapRecord)
+    if token.is_over:
         return _may_finish(machine, token)
-    everything = len(data["done"]) == len(data["items"]) and not data.get("open")
-    suffices = "need" in data and len(data["done"]) >= data["need"]
+    everything = len(record.done) == len(record.items) and not record.open
+    suffices = record.need is not None and len(record.done) >= record.need
     if not suffices and node.map.done_when is not None:
-        names = {**machine.names(token), "result": data["results"]}
+        names = {**machine.names(token), "result": record.results}
         suffices = bool(condition(node.map.done_when).evaluate(names))
     if everything:
         _finish(machine, token)
@@ -215,36 +209,39 @@ def _look(machine: Moves, token: Token, node: Map) -> None:
 
 def _enough(machine: Moves, token: Token, node: Map) -> None:
     """End a map with what there is. Items that are left to end unheard stay with a detached token of the map."""
-    data = token.data
+    record = token.kept(MapRecord)
     if node.map.rest == "ignore" and frames_of(machine, token):
-        data["left"] = True
-        if not data.get("detached"):
-            _go_on(machine, token, list(data["results"]))
+        record.left = True
+        if not record.detached:
+            _go_on(machine, token, list(record.results))
         return
-    data["closing"] = True
+    record.closing = True
     for key in frames_of(machine, token):
         drop_frame(machine, key)
     _may_finish(machine, token)  # unless what is cancelled has to report first
 
 
 def _finish(machine: Moves, token: Token) -> None:
-    if token.data.keys() & {"detached", "left"}:
-        if "left" not in token.data:
-            confirm(machine, token, machine.node(token), token.data["results"])
+    record = token.kept(MapRecord)
+    if record.detached or record.left:
+        if not record.left:
+            confirm(machine, token, machine.node(token), record.results)
         ended(machine, token, "done")
         machine.let_go(token)
         machine.state.tokens.pop(token.at, None)
         machine.frame_may_end(token.frame)
         return
-    results = token.data["results"]
-    if token.data.get("chunked"):
+    results = record.results
+    if record.chunked:
         results = [result for part in results for result in part]
     machine.complete(token, results)
 
 
 def _may_finish(machine: Moves, token: Token) -> None:
     """Finish a map that had enough, when the last of the items that are cancelled, or not heard any more, is gone."""
-    if token.status == OWNING and token.data.keys() & {"closing", "left"} and not frames_of(machine, token):
+    record = token.record
+    enough = token.status == OWNING and isinstance(record, MapRecord) and (record.closing or record.left)
+    if enough and not frames_of(machine, token):
         _finish(machine, token)
 
 
@@ -272,10 +269,12 @@ def admitted(machine: Moves, token: Token) -> bool:
         return True
     frame = machine.state.frames[token.frame]
     owner = machine.state.tokens[frame.parent]
-    past = owner.data["past"]
+    record = owner.kept(MapRecord)
+    past = record.past
+    assert past is not None
     if frame.index in past:
         return True
-    if len(past) >= owner.data["limit"] or frame.index not in _free(machine, owner, barrier):
+    if len(past) >= record.limit or frame.index not in _free(machine, owner, barrier):
         return False
     past.append(frame.index)
     return True
@@ -283,13 +282,14 @@ def admitted(machine: Moves, token: Token) -> bool:
 
 def _free(machine: Moves, owner: Token, barrier: Barrier) -> set[int]:
     """The items that wait for no earlier one. That changes only when an item is done, so it is kept until then."""
-    done = owner.data["done"]
+    record = owner.kept(MapRecord)
+    done = record.done
     known = machine.free_items.get(owner.at)
     if known is not None and known[0] == len(done):
         return known[1]
     settled, free = set(done), set[int]()
     earlier, alone = _Keys(), _Keys()
-    for index, item in enumerate(owner.data["items"][: owner.data["next"]]):
+    for index, item in enumerate(record.items[: record.next]):
         if index in settled:
             continue
         names = {"item": item, "index": index}

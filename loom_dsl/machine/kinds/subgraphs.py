@@ -6,6 +6,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.generated import GeneratedGraph, refusal, text_of, too_large
 from loom_dsl.graph.nodes import Loop, Subgraph, ToolCallNode
 from loom_dsl.graph.plan import condition
+from loom_dsl.machine.records import LoopRecord, ToolRecord
 from loom_dsl.machine.state import OWNING, Frame, Token
 from loom_dsl.machine.tokens.children import start_child
 from loom_dsl.machine.tokens.frames import frames_of, open_frame
@@ -32,7 +33,7 @@ class SubgraphHandler(NodeHandler[Subgraph]):
             mapped = None if node.with_ is None else machine.mapped(token, "input", node.with_, names)
             given = input_of(machine.state, machine.state.frames[token.frame]) if node.with_ is None else mapped
             return start_child(machine, token, given, graph=graph)
-        token.data, token.status = {"sub": 1}, OWNING
+        token.reset(OWNING)
         return open_frame(machine, token, node.graph, 0, node.with_, names)
 
 
@@ -67,8 +68,8 @@ class ToolHandler(NodeHandler[ToolCallNode]):
         """Run one tool call through its pipeline."""
         arguments = machine.mapped(token, "with", node.with_, names)
         turn = f"{machine.state.turn.turn_counter}." if machine.state.turn else ""
-        item = {"id": turn + token.at.replace("/", "."), "name": node.tool, "arguments": arguments}
-        token.data, token.status = {"items": [item]}, OWNING
+        call = {"id": turn + token.at.replace("/", "."), "name": node.tool, "arguments": arguments}
+        token.reset(OWNING, ToolRecord(call))
         open_frame(machine, token, TOOL_GRAPH, 0, None, names)
 
 
@@ -77,15 +78,14 @@ class LoopHandler(NodeHandler[Loop]):
 
     def enter(self, machine: Moves, token: Token, node: Loop, names: dict[str, Any]) -> None:
         """Start the first round of a loop."""
-        token.data, token.status = {"round": 0, "last": None}, OWNING
+        token.reset(OWNING, LoopRecord())
         _next_round(machine, token, node)
 
     def frame_done(self, machine: Moves, token: Token, index: int, result: Any) -> None:
         """A round of a loop ended."""
         node = machine.node(token)
         assert isinstance(node, Loop)
-        token.data["last"] = result
-        token.data["round"] = index + 1
+        token.record = LoopRecord(index + 1, result)
         names = {**machine.names(token), "result": result, "item": result, "index": index}
         if node.loop.until is not None and condition(node.loop.until).evaluate(names):
             return machine.complete(token, result)
@@ -96,16 +96,17 @@ class LoopHandler(NodeHandler[Loop]):
         if frames_of(machine, token):
             return
         try:
-            self.frame_done(machine, token, token.data["round"] - 1, token.data["last"])
+            record = token.kept(LoopRecord)
+            self.frame_done(machine, token, record.round - 1, record.last)
         except ExpressionError as error:
             machine.fail_node(token, error.code, error.message)
 
 
 def _next_round(machine: Moves, token: Token, node: Loop) -> None:
-    data = token.data
-    names = {**machine.names(token), "result": data["last"], "item": data["last"], "index": data["round"]}
+    record = token.kept(LoopRecord)
+    names = {**machine.names(token), "result": record.last, "item": record.last, "index": record.round}
     if node.loop.while_ is not None and not condition(node.loop.while_).evaluate(names):
-        return machine.complete(token, data["last"])
-    if data["round"] >= node.loop.max:
+        return machine.complete(token, record.last)
+    if record.round >= node.loop.max:
         return machine.fail_node(token, "max_rounds", f"`{token.node}` would need more than {node.loop.max} rounds")
-    return open_frame(machine, token, node.loop.do, data["round"], node.loop.with_, names)
+    return open_frame(machine, token, node.loop.do, record.round, node.loop.with_, names)

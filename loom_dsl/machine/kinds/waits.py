@@ -7,6 +7,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import MAX_DURATION
 from loom_dsl.graph.nodes import EventNode, Race, Timer
 from loom_dsl.machine.commands import StartTimer
+from loom_dsl.machine.records import EventRecord
 from loom_dsl.machine.state import LISTENING, TIMING, Token
 from loom_dsl.machine.tokens.deadlines import seconds_of
 from loom_dsl.machine.tokens.moves import Moves, NodeHandler
@@ -17,18 +18,18 @@ class EventHandler(NodeHandler[EventNode]):
 
     def enter(self, machine: Moves, token: Token, node: EventNode, names: dict[str, Any]) -> None:
         """Take an event that has come, or wait for one."""
-        wanted = {"name": node.event.name, "key": machine.mapped(token, "key", node.event.key, names)}
+        wanted = EventRecord(node.event.name, machine.mapped(token, "key", node.event.key, names))
         if node.event.buffer:
             for event in machine.state.events:
                 if _matches(wanted, event):
                     machine.state.events.remove(event)
                     return machine.complete(token, event.get("data"))
-        token.data, token.status = wanted, LISTENING
+        token.reset(LISTENING, wanted)
         return None
 
     def event(self, machine: Moves, token: Token, event: dict[str, Any]) -> bool:
         """Take the event that the node waits for."""
-        if token.status != LISTENING or not _matches(token.data, event):
+        if token.status != LISTENING or not _matches(token.kept(EventRecord), event):
             return False
         machine.complete(token, event.get("data"))
         return True
@@ -38,8 +39,8 @@ class EventHandler(NodeHandler[EventNode]):
         return node.event.name == name and node.event.buffer
 
 
-def _matches(wanted: dict[str, Any], event: dict[str, Any]) -> bool:
-    return bool(wanted["name"] == event["name"] and (wanted["key"] is None or wanted["key"] == event.get("key")))
+def _matches(wanted: EventRecord, event: dict[str, Any]) -> bool:
+    return bool(wanted.name == event["name"] and (wanted.key is None or wanted.key == event.get("key")))
 
 
 class TimerHandler(NodeHandler[Timer]):
@@ -57,14 +58,15 @@ class TimerHandler(NodeHandler[Timer]):
             due = _time(machine.mapped(token, "until", node.timer.until, names), token.node)
             if not due - machine.state.last <= MAX_DURATION:  # also what is not a number
                 raise ExpressionError(f"`{token.node}` would wait until {due:.0f}; a timer waits ten years at most")
-        token.data, token.status = {"deadline": due}, TIMING
+        token.reset(TIMING)
+        token.deadline = due
         machine.command(StartTimer(at=token.at, when=due))
 
     def deadline(self, machine: Moves, token: Token) -> None:
         """The time is over, which is what the node waited for."""
         if token.status != TIMING:
             return machine.time_over(token)
-        token.data = {}
+        token.deadline = None
         return machine.complete(token, None)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from loom_dsl.errors import ExpressionError
 from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode
 from loom_dsl.machine.commands import ActivityFailed, ChildEnded, RunActivity
+from loom_dsl.machine.records import ActivityRecord
 from loom_dsl.machine.state import CHILD, READY, RUNNING, Token
 from loom_dsl.machine.tokens.checkpoint import done_after_all
 from loom_dsl.machine.tokens.children import start_child
@@ -27,7 +28,7 @@ class ActivityHandler(NodeHandler[Activity]):
         if node.inbox == "take":
             due = [message for message in machine.state.inbox if not message.get("idle")]
             arguments["inject"] = due
-            token.data["taken"] = [message["id"] for message in due]
+            token.record = ActivityRecord([message["id"] for message in due])
         carrier = _one_of(machine, token, "carrier", node.carrier, ("local", "remote"), names)
         events = _one_of(machine, token, "events", node.events, ("carry", "leave"), names)
         timeout = seconds_of(machine.mapped(token, "timeout", node.timeout, names), f"the timeout of `{token.node}`")
@@ -86,8 +87,8 @@ def _one_of(machine: Moves, token: Token, slot: str, value: str, known: tuple[st
 
 def _run(machine: Moves, token: Token, activity: str, arguments: dict[str, Any], **how: Any) -> None:
     token.status = RUNNING
-    if (known := token.data.get("retry")) is not None:  # of tries before this one
-        how |= {"before": known["attempts"], "tries": known.get("tries", 0)}
+    if token.retry is not None:  # of tries before this one
+        how |= {"before": token.retry.attempts, "tries": token.retry.tries}
     machine.command(RunActivity(at=token.at, activity=activity, arguments=arguments, **how))
 
 
@@ -104,8 +105,9 @@ def activity_done(machine: Moves, at: str, result: Any) -> None:
     token = machine.state.tokens.get(at)
     if token is None or token.status != RUNNING:
         return machine.emit("warning", code="stray_result", message=f"a result came for {at}, where nothing runs")
-    taken = set(token.data.get("taken", ()))
-    machine.state.inbox = [message for message in machine.state.inbox if message["id"] not in taken]
+    if isinstance(token.record, ActivityRecord):
+        taken = set(token.record.taken)
+        machine.state.inbox = [message for message in machine.state.inbox if message["id"] not in taken]
     if token.doomed:
         done_after_all(machine, token, result)
         confirm(machine, token, machine.node(token), result)  # it was done before it could be cancelled

@@ -9,14 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
+from loom_dsl.machine.records import MapRecord
 from loom_dsl.machine.state import Frame, MachineState, Token
 from loom_dsl.machine.tokens.core import Core
 
 MAX_KEPT = 256 * 1024
 """Bytes as JSON of what is kept."""
-GAVE, FULL, ANEW = "gave", "full", "anew"
-"""Marks of tokens: the node gave its result, and failed after that; it was entered too often; its deadline begins
-anew."""
 TAKEN_BACK = "what it had done was taken back when it failed; start a new job"
 UNREADABLE = "what it had come to could not be written down; start a new job"
 
@@ -46,11 +44,11 @@ def keep_stuck(machine: Core, token: Token, code: str) -> None:
 
 def keep_owner(machine: Core, owner: Token, code: str) -> None:
     """Keep the graphs of a node that fails by itself, and not because one of them did."""
-    known = "failed" in owner.data or owner.at in machine.state.failed_at
+    known = owner.failed is not None or owner.at in machine.state.failed_at
     if known or not _is_kept(machine) or not _ends_the_job(machine, machine.state.frames[owner.frame], code, owner):
         return
-    # A map whose way on could not be told has not left its items behind.
-    owner.data = {key: value for key, value in owner.data.items() if key != "left" or "detached" in owner.data}
+    if isinstance(owner.record, MapRecord) and not owner.record.detached:
+        owner.record.left = False  # a map whose way on could not be told has not left its items behind
     _keep_below(machine, owner, [owner.at])
 
 
@@ -113,7 +111,8 @@ def _ends_the_job(machine: Core, frame: Frame, code: str, owner: Token | None = 
     while owner is not None or frame.parent:
         owner = owner or state.tokens[frame.parent]
         catch = machine.node(owner).catch
-        if owner.data.keys() & {"left", "failed"} or code in catch or "any" in catch:
+        left = isinstance(owner.record, MapRecord) and owner.record.left
+        if left or owner.failed is not None or code in catch or "any" in catch:
             return False
         frame, owner = state.frames[owner.frame], None
     return True

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from loom_dsl.machine.commands import StartChild
+from loom_dsl.machine.records import ChildRecord
 from loom_dsl.machine.state import CHILD, Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.text.canonical import digest
@@ -25,7 +26,7 @@ def start_child(
     """Start a job below this one, whose end is the node's."""
     turn = f"{machine.state.turn.turn_counter}." if machine.state.turn else ""
     child = _child_id(f"{machine.job}.{turn}{id_part(token.at)}")
-    token.status, token.data = CHILD, {"child": child}
+    token.reset(CHILD, ChildRecord(child))
     machine.command(
         StartChild(at=token.at, child=child, agent=agent, graph=graph, arguments=arguments, written=written)
     )

@@ -18,7 +18,9 @@ from loom_dsl.machine.tokens.scope import names_at, turn_names
 
 def rests(token: Token) -> bool:
     """Whether a token waits for what is not the job's own work: a person, or the end of an outage."""
-    return token.status == HALTED or (token.status == BACKING_OFF and "outage" in token.data["retry"])
+    return token.status == HALTED or (
+        token.status == BACKING_OFF and token.retry is not None and token.retry.outage is not None
+    )
 
 
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
@@ -151,7 +153,7 @@ class Core:
         at = f"{frame_key}/{target}#{visit}" if frame_key else f"{target}#{visit}"
         self.state.tokens[at] = Token(at, frame_key, target, source=source, value=value, via=via, race=race)
         if target in full:
-            self.state.tokens[at].data["full"] = node.max_visits
+            self.state.tokens[at].full = node.max_visits
 
     def leave_phase(self) -> None:
         """Tell that the phase is over in which the last token was."""

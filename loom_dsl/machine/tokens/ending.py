@@ -9,6 +9,7 @@ from loom_dsl.agent.states import RunState
 from loom_dsl.errors import ExpressionError
 from loom_dsl.machine.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
+from loom_dsl.machine.records import ApprovalRecord, ChildRecord, MapRecord
 from loom_dsl.machine.state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
 from loom_dsl.machine.tokens.checkpoint import keep_all, stored, where_failed
 from loom_dsl.machine.tokens.compensation import handed_up, take_back
@@ -71,12 +72,12 @@ def drop(machine: Core, token: Token) -> None:
             token.doomed = True
             in_flight = CancelActivity(at=token.at)
             child = token.status == CHILD
-            machine.command(CancelChild(at=token.at, child=token.data["child"]) if child else in_flight)
+            machine.command(CancelChild(at=token.at, child=token.kept(ChildRecord).child) if child else in_flight)
         return
     cancelled(machine, token)
     if token.status == WAITING:
         close_approval(machine, token, choice="cancelled")
-    if token.status in (WAITING, BACKING_OFF) or token.data.get("deadline") is not None:
+    if token.status in (WAITING, BACKING_OFF) or token.deadline is not None:
         machine.command(CancelTimer(at=token.at))
     wait_over(machine, token)
     machine.state.tokens.pop(token.at, None)
@@ -87,18 +88,19 @@ def drop(machine: Core, token: Token) -> None:
 
 def close_approval(machine: Core, token: Token, **decision: Any) -> None:
     """An approval needs no decision any more; tell how it ended, and know it when another decision comes."""
-    name = token.data["id"] + (EXPIRED if decision.get("choice") == "expired" else "")
+    asked = token.kept(ApprovalRecord)
+    name = asked.id + (EXPIRED if decision.get("choice") == "expired" else "")
     machine.state.decided = [*machine.state.decided, name][-MAX_DECIDED:]
-    machine.emit("approval_decided", approval_id=token.data["id"], **decision)
-    if token.data.get("halted"):
+    machine.emit("approval_decided", approval_id=asked.id, **decision)
+    if asked.halted:
         machine.emit("resumed", node=token.at, cause="approval_expired", by=decision.get("by", ""))
 
 
 def drop_frame(machine: Core, key: str) -> None:
     """Take away a frame, what runs in it, and the frames below it."""
     for other, frame in machine.state.frames.items():
-        if other.startswith(key + "/") or (other == key and not frame.own.get("over")):
-            frame.own["dropped"] = True
+        if other.startswith(key + "/") or (other == key and not frame.over):
+            frame.dropped = True
     inside = [t for t in machine.state.tokens.values() if t.frame == key or t.frame.startswith(key + "/")]
     for token in sorted(inside, key=lambda token: natural(token.at)):
         if token.at in machine.state.tokens:
@@ -255,11 +257,11 @@ def keep_outputs(machine: Core, key: str, code: str) -> None:
     """
     if code not in FOR or machine.state.turn is not None:
         return
-    own = machine.state.frames[""].own
+    root = machine.state.frames[""]
     for at, output, done in _outputs(machine, key, machine.state.frames[key]):
-        if own.get("kept", 0) >= MAX_OUTPUTS:
+        if root.kept >= MAX_OUTPUTS:
             return
-        own["kept"] = own.get("kept", 0) + 1
+        root.kept += 1
         _keep(machine, at, output, done)
 
 
@@ -277,29 +279,24 @@ def _outputs(machine: Core, key: str, frame: Frame) -> Iterator[tuple[str, Any, 
     """The outputs in a graph by the execution that gave them; of a map that is not done, how many items are."""
     nodes = machine.plan.bodies[frame.graph].nodes
     above = f"{key}/" if key else ""
-    under_way = {token.node: token for token in machine.state.tokens.values() if token.frame == key and _partial(token)}
+    inside = (token for token in machine.state.tokens.values() if token.frame == key and token.status == OWNING)
+    under_way = {
+        token.node: (token.at, token.record)
+        for token in inside
+        if isinstance(token.record, MapRecord) and token.record.done
+    }
     for name, output in frame.outputs.items():
         if nodes[name].kind in TOLD and output is not None:
             visit = frame.visits.get(name, 1) - (1 if name in under_way else 0)
             yield f"{above}{name}#{max(1, visit)}", output, None
-    for token in under_way.values():
-        yield token.at, _results(token), _done(token)
+    for at, record in under_way.values():
+        yield at, *_results(record)
 
 
-def _partial(token: Token) -> bool:
-    return token.status == OWNING and bool(token.data.get("done")) and "results" in token.data
-
-
-def _results(token: Token) -> list[Any]:
-    data = token.data
-    if not data.get("chunked"):
-        return list(data["results"])
-    parts = zip(data["items"], data["results"], strict=True)
-    return [result for part, given in parts for result in (given or [None] * len(part["items"]))]
-
-
-def _done(token: Token) -> int:
-    data = token.data
-    if not data.get("chunked"):
-        return len(data["done"])
-    return sum(len(data["items"][index]["items"]) for index in data["done"])
+def _results(record: MapRecord) -> tuple[list[Any], int]:
+    """The results that a map has so far, and of how many items they are."""
+    if not record.chunked:
+        return list(record.results), len(record.done)
+    parts = zip(record.items, record.results, strict=True)
+    results = [result for part, given in parts for result in (given or [None] * len(part["items"]))]
+    return results, sum(len(record.items[index]["items"]) for index in record.done)

@@ -24,12 +24,12 @@ def new_frame(
     body = machine.plan.bodies[graph]
     frame = Frame(graph, parent=parent, index=index)
     if not inherits:
-        frame.own["input"] = given
+        frame.has_input, frame.input = True, given
     if body.input:
         taken = given if not inherits else input_of(machine.state, frame)
-        frame.own["input"] = filled_input(graph, body.input, taken)
+        frame.has_input, frame.input = True, filled_input(graph, body.input, taken)
     if body.state:
-        frame.own["state"] = initial(body.state)
+        frame.state = initial(body.state)
     return frame
 
 

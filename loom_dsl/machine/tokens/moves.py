@@ -11,7 +11,7 @@ from loom_dsl.graph.state import FIELDS, reduced, written
 from loom_dsl.machine.commands import CancelTimer
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.state import OWNING, READY, MachineState, Token
-from loom_dsl.machine.tokens.checkpoint import GAVE, keep, keep_owner
+from loom_dsl.machine.tokens.checkpoint import keep, keep_owner
 from loom_dsl.machine.tokens.compensation import confirm
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.ending import drop, drop_frame, end, keep_outputs, sweep
@@ -99,7 +99,7 @@ class Moves(Core):
             ended(self, token, "done")
             self.move(token, ways)
         except ExpressionError as error:
-            token.data[GAVE] = True
+            token.gave = True
             self.fail_node(token, error.code, error.message)
 
     def pass_on(self, token: Token) -> None:
@@ -123,7 +123,8 @@ class Moves(Core):
 
     def let_go(self, token: Token) -> None:
         """A token is done with its node: no deadline holds any more, and the race that it was in is won."""
-        if token.data.pop("deadline", None) is not None:
+        if token.deadline is not None:
+            token.deadline = None
             self.command(CancelTimer(at=token.at))
         if token.race:
             self._win_race(token)
@@ -136,8 +137,8 @@ class Moves(Core):
 
     def time_over(self, token: Token) -> None:
         """A node was not done in time: what it does is taken away, and its `deadline` says where it goes on."""
-        if token.data.keys() & {"failed", "closing", "left"}:
-            return None  # it is done, and only what was cancelled has to report
+        if token.is_over:
+            return None
         node = self.node(token)
         assert node.deadline is not None
         assert node.deadline.to is not None
@@ -160,7 +161,7 @@ class Moves(Core):
             return self.move(token, [target], value={"ok": False, "code": code, "message": message})
         keep_outputs(self, token.frame, code)
         # What failed inside it says where that was; what is behind a tool node has no name for users.
-        inside = "failed" in token.data and node.kind != "tool"
+        inside = token.failed is not None and node.kind != "tool"
         return self.fail_frame(token, code, message if inside else blamed(self, token, message))
 
     def fail_frame(self, token: Token, code: str, message: str, details: Any = None) -> None:
@@ -176,23 +177,23 @@ class Moves(Core):
     def fail_owner(self, token: Token, code: str, message: str) -> None:
         """A node that owns graphs fails: stop these, and fail the node when the last of them has reported."""
         keep_owner(self, token, code)
-        token.data.setdefault("failed", [code, message])
+        token.failed = token.failed or (code, message)
         for key in frames_of(self, token):
             drop_frame(self, key)
         if not frames_of(self, token):
-            self.fail_node(token, *token.data["failed"])
+            self.fail_node(token, *token.failed)
 
     def cancelled_reported(self, token: Token) -> None:
         """The work of a token that was taken away has reported."""
         wait_over(self, token)
         del self.state.tokens[token.at]
         for frame in sweep(self):
-            if not frame.own.get("dropped"):
-                self.frame_done(frame.parent, frame.index, frame.own.get("result"))
+            if not frame.dropped:
+                self.frame_done(frame.parent, frame.index, frame.result)
         for owner in self.state.in_order():
             # One failing node may take others away, so each is looked up again.
-            if owner.at in self.state.tokens and owner.status == OWNING and "failed" in owner.data:
-                self.fail_owner(owner, *owner.data["failed"])
+            if owner.at in self.state.tokens and owner.status == OWNING and owner.failed is not None:
+                self.fail_owner(owner, *owner.failed)
         self.frames_may_go_on(token)
 
     def frame_may_end(self, key: str) -> None:
@@ -207,12 +208,12 @@ class Moves(Core):
     def end_frame(self, key: str) -> None:
         """A graph is done; its result is that of the end that was reached last."""
         frame = self.state.frames[key]
-        result = frame.own.get("result")
+        result = frame.result
         if not frame.parent:
             if size_of(result) > MAX_RESULT:
                 keep_outputs(self, key, "result_too_large")
             return end(self, ["finish", result])
-        frame.own["over"] = True
+        frame.over = True
         drop_frame(self, key)
         if key in self.state.frames:
             return None  # what was cancelled reports first
@@ -228,7 +229,7 @@ class Moves(Core):
     def frame_done(self, parent: str, index: int, result: Any) -> None:
         """A graph that a node started ended with a result."""
         owner = self.state.tokens.get(parent)
-        if owner is None or owner.status != OWNING or "failed" in owner.data:
+        if owner is None or owner.status != OWNING or owner.failed is not None:
             return
         try:
             self.handler(owner).frame_done(self, owner, index, result)
@@ -268,14 +269,14 @@ class Moves(Core):
             if name in turn_fields:
                 continue
             frame = state_frame(self.state, self.state.frames[token.frame], name)
-            if frame is None:
+            if frame is None or frame.state is None:
                 raise ExpressionError(f"`{token.node}` writes `{name}`, which the graph's `state` does not have")
             field = self.plan.bodies[frame.graph].state[name]
-            changes.append((frame, name, reduced(name, field, frame.own["state"][name], value)))
+            changes.append((frame, name, reduced(name, field, frame.state[name], value)))
         # All of it or nothing: what a node wrote that then failed would be there on the way that catches the failure.
         self.state.turn = turn
         for frame, name, value in changes:
-            frame.own["state"] = {**frame.own["state"], name: value}
+            frame.state = {**(frame.state or {}), name: value}
 
     def ways_out(self, token: Token, node: Node) -> list[str]:
         """The nodes that follow.

@@ -8,6 +8,7 @@ from typing import Any
 
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import CHUNK, PART
+from loom_dsl.machine.records import ChildRecord, EventRecord, MapRecord
 from loom_dsl.machine.state import BACKING_OFF, CHILD, HALTED, LISTENING, OWNING, RUNNING, TIMING, Token
 from loom_dsl.machine.tokens.core import Core
 
@@ -34,18 +35,19 @@ def began(machine: Core, token: Token, node: Node) -> None:
     there = token.at in machine.state.tokens and token.status in UNDER_WAY
     if not there or node.kind in BY_ITSELF or not _is_told(machine, token, node):
         return
-    data = token.data
-    more: dict[str, Any] = {}
-    if "items" in data and node.kind == "map":
-        sizes = (len(part["items"]) for part in data["items"]) if data.get("chunked") else (1 for _ in data["items"])
-        more["items"] = sum(sizes)
-    if token.status == CHILD:
-        more["child"] = data["child"]
-    elif token.status == LISTENING:
-        more["event"] = data["name"]
-    elif token.status == TIMING:
-        more["until"] = data["deadline"]
-    machine.emit("node_start", node=token.at, kind=node.kind, at=machine.state.last, **more)
+    machine.emit("node_start", node=token.at, kind=node.kind, at=machine.state.last, **_more(token))
+
+
+def _more(token: Token) -> dict[str, Any]:
+    """What is told of a node that has begun, beside its name: for what it waits."""
+    match token.record:
+        case MapRecord(items=items, chunked=chunked):
+            return {"items": sum(len(part["items"]) for part in items) if chunked else len(items)}
+        case ChildRecord(child=child):
+            return {"child": child}
+        case EventRecord(name=name):
+            return {"event": name}
+    return {"until": token.deadline} if token.status == TIMING else {}
 
 
 def ended(machine: Core, token: Token, outcome: str, **why: str) -> None:
@@ -87,13 +89,13 @@ def _places(machine: Core, token: Token) -> list[str]:
     found, frame = [], machine.state.frames[token.frame]
     while frame.parent:
         owner = machine.state.tokens[frame.parent]
-        kind, data = machine.node(owner).kind, owner.data
-        if kind == "map" and not data.get("chunked"):
-            item = data["items"][frame.index]
+        kind, record = machine.node(owner).kind, owner.record
+        if isinstance(record, MapRecord) and not record.chunked:
+            item = record.items[frame.index]
             short = f" ({repr(item)[:MAX_ITEM]})" if isinstance(item, str | int | float) else ""
             above, chunk, key = machine.state.frames[owner.frame].graph.removesuffix(PART).rpartition(CHUNK)
             name = key if above and chunk else owner.node
-            found.append(f"item {frame.index + data.get('first', 0)}{short} of `{name}`")
+            found.append(f"item {frame.index + record.first}{short} of `{name}`")
         elif kind == "loop":
             found.append(f"round {frame.index + 1} of `{owner.node}`")
         elif kind == "graph":

@@ -5,13 +5,14 @@ of its own, so the count goes through continue-as-new and `resume` ends the wait
 died, a store that is away) is not counted here: the engine tries that again without an end (docs/adr/0028).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from loom_dsl.fields import MAX_OUTAGE
 from loom_dsl.machine.commands import ActivityFailed, CancelTimer, RunActivity, StartTimer
 from loom_dsl.machine.payloads import size_of
+from loom_dsl.machine.records import RetryRecord
 from loom_dsl.machine.state import BACKING_OFF, HALTED, READY, RUNNING, Token
 from loom_dsl.machine.tokens.core import Core
 from loom_dsl.machine.tokens.node_events import OWN_GRAPHS, retried
@@ -127,33 +128,28 @@ def answer_failed(machine: Core, token: Token, failed: ActivityFailed) -> bool:
     if command is None:
         token.status = READY
         return False
-    known = token.data.get("retry", {})
+    known = token.retry or RetryRecord("", "", machine.state.last, 0)
     verdict = judge(
         failed,
         command.retry,
         now=machine.state.last,
-        tries=known.get("tries", 0),
-        outages=known.get("outages", 0),
-        outage_since=known.get("outage"),
+        tries=known.tries,
+        outages=known.outages,
+        outage_since=known.outage,
         max_outage=command.max_outage,
         caught=_is_caught(machine, token, failed.code, waits=command.waits),
     )
     token.status = READY
     if verdict is None:
         return False
-    token.data["call"] = _kept(command)
-    token.data["retry"] = record = {
-        "cause": failed.code,
-        "message": failed.message[:MAX_MESSAGE],
-        "since": known.get("since", machine.state.last),
-        "attempts": failed.attempt,
-    }
+    message = failed.message[:MAX_MESSAGE]
+    token.retry = record = RetryRecord(failed.code, message, known.since, failed.attempt, call=_kept(command))
     if isinstance(verdict, Halt):
         _halt(machine, token, record, failed.action)
         return True
-    record["tries"] = verdict.tries
-    if verdict.outage_since is not None:
-        record |= {"outage": verdict.outage_since, "outages": known.get("outages", 0) + 1}
+    record.tries, record.outage = verdict.tries, verdict.outage_since
+    if record.outage is not None:
+        record.outages = known.outages + 1
     _back_off(machine, token, record, verdict.seconds, spread=failed.retry_after is None)
     return True
 
@@ -178,31 +174,31 @@ def _is_caught(machine: Core, token: Token, code: str, *, waits: bool) -> bool:
     return False
 
 
-def _kept(command: RunActivity) -> dict[str, Any]:
+def _kept(command: RunActivity) -> RunActivity | None:
     """What is needed to run the same again: the arguments that it was given, not those that it would be given now.
 
     Large ones are not kept, but found out again: the state of a job that waits must go through continue-as-new.
     """
     if size_of(command.arguments) > MAX_KEPT:
-        return {}
-    call: dict[str, Any] = {"activity": command.activity, "with": command.arguments, "retry": list(command.retry)}
-    call |= {"carrier": command.carrier, "carries": command.carries, "timeout": command.timeout}
-    call |= {"max_outage": command.max_outage, "waits": command.waits}
-    return call if command.heartbeat is None else {**call, "heartbeat": command.heartbeat}
+        return None
+    return replace(command, events=[], before=0, tries=0)
 
 
-def _back_off(machine: Core, token: Token, record: dict[str, Any], seconds: float, *, spread: bool) -> None:
+def _back_off(machine: Core, token: Token, record: RetryRecord, seconds: float, *, spread: bool) -> None:
     token.status = BACKING_OFF
     if spread:  # nobody comes back before the time that was asked for
-        seconds = _spread(f"{machine.job}/{token.at}/{record['attempts']}", seconds)
-    record["next"] = machine.state.last + seconds
-    told = {key: record[key] for key in ("cause", "message", "since")}
-    count = record["tries"] + record.get("outages", 0)
-    other = {} if "outage" in record else {"outage": False}
-    machine.emit("waiting", node=token.at, **told, next_at=round(record["next"], 3), tries=count, **other)
-    record["told"] = True
-    retried(machine, token, attempt=record["attempts"] + 1, code=record["cause"], message=record["message"])
+        seconds = _spread(f"{machine.job}/{token.at}/{record.attempts}", seconds)
+    record.next = machine.state.last + seconds
+    machine.emit("waiting", node=token.at, **_waiting(record, round(record.next, 3)))
+    record.told = True
+    retried(machine, token, attempt=record.attempts + 1, code=record.cause, message=record.message)
     wake_up(machine, token)
+
+
+def _waiting(record: RetryRecord, next_at: float | None) -> dict[str, Any]:
+    """What is told of a step that is tried again later."""
+    told = {"cause": record.cause, "message": record.message, "since": record.since, "next_at": next_at}
+    return {**told, "tries": record.tries + record.outages, **({} if record.outage is not None else {"outage": False})}
 
 
 def _spread(name: str, seconds: float) -> float:
@@ -213,64 +209,57 @@ def _spread(name: str, seconds: float) -> float:
     return seconds * (1 - SPREAD * part)
 
 
-def _halt(machine: Core, token: Token, record: dict[str, Any], action: str) -> None:
+def _halt(machine: Core, token: Token, record: RetryRecord, action: str) -> None:
     token.status = HALTED
-    record["since"] = machine.state.last
-    record["action"] = action or "put right what is wrong"
-    record["told"] = True
-    told = {key: record[key] for key in ("cause", "message", "action")}
-    machine.emit("halted", node=token.at, **told, since=record["since"])
+    record.since = machine.state.last
+    record.action = action or "put right what is wrong"
+    record.told = True
+    machine.emit("halted", node=token.at, **_halted(record))
     wake_up(machine, token)
+
+
+def _halted(record: RetryRecord) -> dict[str, Any]:
+    """What is told of a step that waits for a person."""
+    return {"cause": record.cause, "message": record.message, "action": record.action, "since": record.since}
 
 
 def wake_up(machine: Core, token: Token) -> None:
     """Set the one timer of a token that waits: for its next try, or its deadline, whichever is sooner."""
-    times = [token.data.get("deadline"), token.data.get("retry", {}).get("next")]
+    times = [token.deadline, token.retry.next if token.retry else None]
     due = min((time for time in times if time is not None), default=None)
     machine.command(CancelTimer(at=token.at) if due is None else StartTimer(at=token.at, when=due))
 
 
 def is_due(token: Token) -> bool:
     """Whether a token is before its node only to run the same once more."""
-    return token.status == READY and "call" in token.data
+    return token.status == READY and token.retry is not None
 
 
 def pause_over(machine: Core, token: Token) -> None:
     """The timer of a step that is tried again fired: it runs when the job goes on."""
-    if token.data["retry"]["next"] - machine.state.last > EARLY:
+    record = _record(token)
+    if record.next is not None and record.next - machine.state.last > EARLY:
         return wake_up(machine, token)  # it was set for what had this name in the turn before
-    return _ready(token)
+    record.next, token.status = None, READY
+    return None
 
 
-def _ready(token: Token) -> None:
-    token.data["retry"].pop("next", None)
-    token.status = READY
+def _record(token: Token) -> RetryRecord:
+    """What is known of a step that waits, or is tried again."""
+    assert token.retry is not None
+    return token.retry
 
 
 def run_again(machine: Core, token: Token) -> bool:
     """Run a step once more, with what it was given the first time; False where that is to be found out again."""
-    call, record = token.data.pop("call"), token.data["retry"]
-    if not call:
+    record = _record(token)
+    call, record.call = record.call, None
+    if call is None:
         return False
     token.status = RUNNING
-    machine.command(
-        RunActivity(
-            at=token.at,
-            activity=call["activity"],
-            arguments=call["with"],
-            carries=call["carries"],
-            carrier=call["carrier"],
-            timeout=call["timeout"],
-            heartbeat=call.get("heartbeat"),
-            retry=(call["retry"][0], call["retry"][1], call["retry"][2], call["retry"][3]),
-            max_outage=call["max_outage"],
-            waits=call["waits"],
-            before=record["attempts"],
-            tries=record.get("tries", 0),
-        )
-    )
-    if (due := token.data.get("deadline")) is not None:
-        machine.command(StartTimer(at=token.at, when=due))
+    machine.command(replace(call, events=[], before=record.attempts, tries=record.tries))
+    if token.deadline is not None:
+        machine.command(StartTimer(at=token.at, when=token.deadline))
     return True
 
 
@@ -283,43 +272,32 @@ def resume_steps(machine: Core, by: str, cause: str = "") -> int:
     found = [
         token
         for token in machine.state.in_order()
-        if token.status in (BACKING_OFF, HALTED) and cause in ("", token.data["retry"]["cause"])
+        if token.status in (BACKING_OFF, HALTED) and cause in ("", _record(token).cause)
     ]
     for token in found:
-        record = token.data["retry"]
-        machine.emit("resumed", node=token.at, cause=record["cause"], by=by)
-        token.data["retry"] = {key: record[key] for key in ("cause", "message", "attempts")}
-        token.data["retry"]["since"] = machine.state.last
-        if token.data.get("deadline") is None:
+        old = _record(token)
+        machine.emit("resumed", node=token.at, cause=old.cause, by=by)
+        token.retry = RetryRecord(old.cause, old.message, machine.state.last, old.attempts, call=old.call)
+        if token.deadline is None:
             machine.command(CancelTimer(at=token.at))
-        _ready(token)
+        token.status = READY
     return len(found)
 
 
 def wait_over(machine: Core, token: Token) -> None:
     """A step that had to wait has ended, however that was: observers see it no longer among what waits."""
-    record = token.data.pop("retry", None)
-    if record is not None and record.get("told"):
-        machine.emit("resumed", node=token.at, cause=record["cause"], by="")
+    record, token.retry = token.retry, None
+    if record is not None and record.told:
+        machine.emit("resumed", node=token.at, cause=record.cause, by="")
 
 
 def halted(machine: Core) -> list[dict[str, Any]]:
     """The steps that wait for a person: `at`, `cause`, `message`, `action`, `since`."""
-    names = ("cause", "message", "action", "since")
     waiting = (token for token in machine.state.in_order() if token.status == HALTED)
-    return [{"at": token.at, **{name: token.data["retry"][name] for name in names}} for token in waiting]
+    return [{"at": token.at, **_halted(_record(token))} for token in waiting]
 
 
 def backing_off(machine: Core) -> list[dict[str, Any]]:
     """The steps that are tried again later: `at`, `cause`, `message`, `since`, `next_at`, `tries`."""
-    waiting = [token for token in machine.state.in_order() if token.status == BACKING_OFF]
-    return [
-        {
-            "at": token.at,
-            **{name: token.data["retry"][name] for name in ("cause", "message", "since")},
-            "next_at": token.data["retry"]["next"],
-            "tries": token.data["retry"]["tries"] + token.data["retry"].get("outages", 0),
-            **({} if "outage" in token.data["retry"] else {"outage": False}),
-        }
-        for token in waiting
-    ]
+    waiting = (token for token in machine.state.in_order() if token.status == BACKING_OFF)
+    return [{"at": token.at, **_waiting(record, record.next)} for token in waiting if (record := _record(token))]

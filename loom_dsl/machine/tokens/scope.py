@@ -6,6 +6,7 @@ from typing import Any
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.expr.values import METER, Meter
 from loom_dsl.graph.plan import Plan
+from loom_dsl.machine.records import LoopRecord, MapRecord, ToolRecord
 from loom_dsl.machine.state import Frame, MachineState, Token
 
 
@@ -34,14 +35,15 @@ def names_at(
     }
     holder = state_frame(state, frame)
     if holder is not None:
-        names["state"] = holder.own["state"]
+        names["state"] = holder.state
     for inner, owner in _owners(state, frame):
-        if "items" in owner.data:
-            names["item"] = owner.data["items"][inner.index]
-            names["index"] = inner.index + owner.data.get("first", 0)
+        record = owner.record
+        if isinstance(record, MapRecord):
+            names["item"], names["index"] = record.items[inner.index], inner.index + record.first
             break
-        if "round" in owner.data:
-            names["item"], names["index"] = owner.data["last"], inner.index
+        if isinstance(record, ToolRecord | LoopRecord):
+            names["item"] = record.call if isinstance(record, ToolRecord) else record.last
+            names["index"] = inner.index
             break
     if turn is not None:
         names["turn"] = turn
@@ -70,13 +72,13 @@ def _around(state: MachineState, frame: Frame) -> Iterator[Frame]:
 
 def input_of(state: MachineState, frame: Frame) -> Any:
     """What a graph was started with: its own, or that of the graph around it."""
-    return next((around.own["input"] for around in _around(state, frame) if "input" in around.own), state.input)
+    return next((around.input for around in _around(state, frame) if around.has_input), state.input)
 
 
 def state_frame(state: MachineState, frame: Frame, field: str | None = None) -> Frame | None:
     """The innermost frame that has variables; with a name, that has this one."""
-    holders = (around for around in _around(state, frame) if "state" in around.own)
-    return next((holder for holder in holders if field is None or field in holder.own["state"]), None)
+    holders = (around for around in _around(state, frame) if around.state is not None)
+    return next((holder for holder in holders if field is None or field in (holder.state or {})), None)
 
 
 def run_names(job: str, state: MachineState) -> dict[str, Any]:
