@@ -13,11 +13,11 @@ from benchmarks.report import Table, aim
 from benchmarks.tools import text_of
 from loom_dsl.permissions.decide import Verdict, decide
 from loom_dsl.permissions.policy import Permissions
+from loom_dsl.permissions.shell_line import read_line
 from loom_dsl.permissions.traits import traits_of
 from loom_dsl.text.redaction import redact
 from loom_dsl.tools.tool import Tool
 from loom_tools.registry import ToolRegistry
-from loom_tools.shell_reader import read_command
 from loom_tools.workspace.workspace import Workspace
 
 KIB, MIB = 1024, 1024 * 1024
@@ -84,7 +84,7 @@ def _verdict(
     folder: Path, tool: Tool, arguments: Mapping[str, str], permissions: Permissions, *, fresh: bool
 ) -> Verdict:
     if fresh:
-        read_command.cache_clear()
+        read_line.cache_clear()
     with Workspace(folder) as workspace:
         traits = traits_of(
             tool,
@@ -92,7 +92,6 @@ def _verdict(
             builtin=True,
             working_dir=str(folder),
             real_path=workspace.real_path,
-            read_command=read_command,
         )
     return decide(permissions, traits, arguments)
 

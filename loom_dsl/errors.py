@@ -63,7 +63,7 @@ from typing import Any, ClassVar, Literal
 # A finding in a document: what is wrong, where, and what to do.
 
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 """How bad a finding is: an error keeps a document from being used, a warning does not."""
 
 

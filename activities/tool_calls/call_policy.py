@@ -23,7 +23,6 @@ from loom_dsl.tools.risk import reaches
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_tools.registry import ToolRegistry
 from loom_tools.running import check_call, run_in_thread_if_large
-from loom_tools.shell_reader import read_command
 from loom_tools.user_code import Code, as_nothing
 from loom_tools.workspace.workspace import Workspace
 
@@ -137,6 +136,5 @@ class CallPolicy:
             working_dir=str(facts.workdir),
             real_path=workspace.real_path,
             reference=reference if ":" in reference else "",
-            read_command=read_command,
         )
         return replace(found, digest=digest(mask_known(canonical_json(arguments), self._jobs.secrets)))

@@ -22,6 +22,7 @@ from loom_dsl.permissions.decide import Layer, PolicyLayer, Verdict, decide, lay
 from loom_dsl.permissions.deployment import PROJECT_POLICY
 from loom_dsl.permissions.function import PermissionRequest
 from loom_dsl.permissions.policy import Decision, Mode, Permissions
+from loom_dsl.permissions.programs import reading_in_words
 from loom_dsl.permissions.rules import COMMAND_TOOLS, rule_for
 from loom_dsl.permissions.traits import ADDRESS_ARGUMENTS, COMMAND_ARGUMENTS, METHOD_ARGUMENTS, ToolTraits, traits_of
 from loom_dsl.text.canonical import read_json
@@ -30,7 +31,6 @@ from loom_dsl.tools.risk import lowest, reaches
 from loom_dsl.tools.tool import Tool
 from loom_tools.policy_files import POLICY_VARIABLE, deployment_policy, project_policy
 from loom_tools.registry import ToolRegistry
-from loom_tools.shell_reader import read_command
 from loom_tools.workspace.protected import refuse_protected, refuse_secret
 from loom_tools.workspace.workspace import Workspace
 
@@ -50,6 +50,7 @@ class Explained:
         line: Its line, from 1; 0: none.
         unanswered: Where it asks, what happens when nobody answers.
         rules: Where it asks, the rules that `remember` would keep of it.
+        reading: How its command line is read, a line for each command of it; empty: it has none.
     """
 
     call: str
@@ -58,6 +59,7 @@ class Explained:
     line: int = 0
     unanswered: str = ""
     rules: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -66,8 +68,9 @@ class Explained:
 
     def to_json(self) -> dict[str, Any]:
         """Give everything as JSON data."""
+        read = {"reading": list(self.reading)} if self.reading else {}
         asked = {"unanswered": self.unanswered, "rules": list(self.rules)} if self.verdict.decision == "ask" else {}
-        return {"call": self.call, **self.verdict.model_dump(), "file": self.file, "line": self.line, **asked}
+        return {"call": self.call, **self.verdict.model_dump(), "file": self.file, "line": self.line, **read, **asked}
 
 
 class PolicyView:
@@ -146,7 +149,8 @@ class PolicyView:
         verdict = decide(self._permissions, traits, arguments, layers=self._layers, answer=answer)
         if verdict.decision != "deny":
             verdict = self._refused(tool, reference or name, traits) or verdict
-        found = self._placed(call, verdict)
+        reading = tuple(reading_in_words(traits.command)) if traits.command is not None else ()
+        found = replace(self._placed(call, verdict), reading=reading)
         if verdict.decision != "ask":
             return found
         named = self._has_roles or reaches(tool.risk, self._signed)
@@ -172,7 +176,6 @@ class PolicyView:
                 working_dir=str(self._workdir),
                 real_path=workspace.real_path,
                 reference=reference if ":" in reference else "",
-                read_command=read_command,
             )
 
     def _refused(self, tool: Tool, reference: str, traits: ToolTraits) -> Verdict | None:

@@ -20,7 +20,8 @@ from loom_dsl.graph.compiler import check_document
 from loom_dsl.observe.webhooks import KIND as WEBHOOKS
 from loom_dsl.observe.webhooks import WebhookSettings
 from loom_dsl.permissions.deployment import Policy
-from loom_dsl.permissions.rules import parse_rule
+from loom_dsl.permissions.programs import traits_of_command
+from loom_dsl.permissions.rules import COMMAND_TOOLS, Rule, parse_rule
 from loom_dsl.simulation.check import check_scenario
 from loom_dsl.simulation.scenario import LoadedScenario, read_scenario
 from loom_dsl.simulation.script import Script
@@ -33,6 +34,7 @@ from loom_tools.registry import ToolRegistry
 
 
 RULE_WITHOUT_TOOL = "L152"
+RULE_FOR_ANY_CODE = "L154"
 _DECISIONS: tuple[Literal["allow", "ask", "deny"], ...] = ("allow", "ask", "deny")
 
 
@@ -49,7 +51,10 @@ def rule_findings(agent: Agent, document: Document) -> Iterator[Diagnostic]:
     known = own | {"*"} | {made.name for made in BUILTIN_TOOLS}
     for decision in _DECISIONS:
         for index, text in enumerate(getattr(agent.permissions, decision)):
-            tool = parse_rule(text).tool
+            rule = parse_rule(text)
+            tool = rule.tool
+            if decision == "allow" and tool in COMMAND_TOOLS and (any_code := _any_code(rule)):
+                yield _placed(any_code, document, decision, index, text)
             if tool in known or tool.startswith("mcp__"):
                 continue
             near = suggest(tool, own)
@@ -58,6 +63,17 @@ def rule_findings(agent: Agent, document: Document) -> Iterator[Diagnostic]:
             if decision == "deny" and near:
                 found = replace(found, severity="error")
             yield _placed(found, document, decision, index, text)
+
+
+def _any_code(rule: Rule) -> Diagnostic | None:
+    """What a rule lets run beside what it names, where it allows a program by name that can run anything."""
+    pattern = rule.command if rule.pattern is not None else None
+    words = tuple(word for word in pattern.words if "*" not in word) if pattern is not None else ()
+    if pattern is None or not pattern.program or not (why := traits_of_command(words).anything):
+        return None
+    message = f"the rule `allow: {rule.text}` lets any code run: {why}"
+    fix = "what it may reach is for the confinement; see docs/howto/permissions.md, Commands"
+    return Diagnostic(RULE_FOR_ANY_CODE, message, fix=fix, severity="note")
 
 
 def _placed(found: Diagnostic, document: Document, decision: str, index: int, text: str) -> Diagnostic:

@@ -7,12 +7,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from loom_dsl.permissions.paths import is_open, may_mean
+from loom_dsl.permissions.command_pattern import CommandPattern
+from loom_dsl.permissions.paths import ANY, is_open, may_mean
 from loom_dsl.permissions.policy import MODES, Decision, Mode, Permissions
+from loom_dsl.permissions.programs import base_name, in_words, traits_of_command
 from loom_dsl.permissions.python_code import is_harmless
 from loom_dsl.permissions.remembered import OWN, UNTRUSTED, Remembered, answered, covering
-from loom_dsl.permissions.risky_commands import base_name
-from loom_dsl.permissions.rules import COMMAND_TOOLS, Call, Rule, parse_rule
+from loom_dsl.permissions.rules import COMMAND_TOOLS, Call, Rule, commands_of, parse_rule, uncovered
+from loom_dsl.permissions.shell_line import ShellReading
 from loom_dsl.permissions.traits import ToolTraits, traits_of
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import Risk
@@ -27,19 +29,20 @@ _STEERING = re.compile(
     r"|.*\.(?:code-workspace|service|timer|desktop|pth)"
 )
 """Names, in lower case, of files that others run, or that tell agents what to do."""
-_READING_PATHS = frozenset({"xargs", "parallel", "cpio", "pax"})
-"""Programs that are given paths by what they read."""
 
 
-def doubt_of(rules: Sequence[str], call: Call) -> tuple[Rule, str] | None:
+def doubt_of(policy: Permissions, call: Call) -> tuple[Rule, str] | None:
     """Find the first rule that denies or asks something and cannot be judged for a call, with the reason.
 
     Args:
-        rules: Those that deny or ask. None of them surely means the call.
+        policy: The rules. None that denies or asks surely means the call; a rule that allows a program by name says
+            that it may run anything.
         call: The call.
     """
-    for rule in map(parse_rule, rules):
-        if rule.pattern is not None and (reason := _file_doubt(rule, call)):
+    allowed = [rule.command for rule in map(parse_rule, policy.allow) if rule.names(call) and rule.about_command(call)]
+    named = [pattern for pattern in allowed if pattern is not None and pattern.program]
+    for rule in map(parse_rule, [*policy.deny, *policy.ask]):
+        if rule.pattern is not None and (reason := _doubt_of_rule(rule, call, named)):
             return rule, reason
     return None
 
@@ -55,20 +58,36 @@ def steers(path: str) -> bool:
     return (name.startswith(".") and not name.endswith("ignore")) or _STEERING.fullmatch(name) is not None
 
 
-def _file_doubt(rule: Rule, call: Call) -> str:
+def _doubt_of_rule(rule: Rule, call: Call, named: Sequence[CommandPattern]) -> str:
     about_paths = rule.tool == "*" and rule.argument is None and rule.domain is None
     if call.names[0] == "python_repl" and "code" in call.arguments:
         judged = about_paths or rule.tool in COMMAND_TOOLS
         return "code of Python may do what it is about" if judged and not _is_harmless(call.arguments["code"]) else ""
     if call.command is None or not call.command_argument:
         return ""
-    if (about_paths or (rule.names(call) and rule.about_command(call))) and call.command.hides:
-        return call.command.hides
-    if about_paths and any(is_open(shape) and may_mean(rule.pattern or "", shape) for shape in call.mentions):
+    if not about_paths and not (rule.names(call) and rule.about_command(call)):
+        return ""
+    if call.command.unknown:
+        return f"the line cannot be read: {call.command.unknown}"
+    pattern = None if about_paths else rule.command
+    if pattern is not None and (meant := next(filter(pattern.may_mean, commands_of(call.command)), None)):
+        return f"only running it tells whether `{in_words(meant)}` is one"
+    if reason := _runs_anything(call.command, named):
+        return reason
+    shapes = [shape for shape in call.mentions if is_open(shape) or ANY in shape] if about_paths else []
+    if any(may_mean(rule.pattern or "", shape) for shape in shapes):
         return "it may touch all that is in the working directory"
-    if about_paths and any(base_name(words[0] or "") in _READING_PATHS for words in call.command.commands if words):
-        return "what it touches is told by what it reads"
     return ""
+
+
+def _runs_anything(reading: ShellReading, named: Sequence[CommandPattern]) -> str:
+    """Say which program of a line may run anything and is allowed by no rule that names it; empty: there is none."""
+    opaque = [(words, why) for words in commands_of(reading) if (why := traits_of_command(words).anything)]
+    for words, why in opaque:
+        if not any(rule.program == words[0] and rule.covers(words, moved=reading.moves) for rule in named):
+            return why
+    written = [path for path in reading.writes if steers(path) or any(path in words for words, _ in opaque)]
+    return f"it writes {written[0]}, and {base_name(opaque[0][0][0])} may run that" if written and opaque else ""
 
 
 def _is_harmless(code: Any) -> bool:
@@ -281,7 +300,7 @@ class _Question:
 
     def _by_doubt(self, rules: Permissions, layer: Origin) -> Verdict | None:
         """Ask where a rule that denies or asks cannot be judged: whether it means the call, a person sees."""
-        if not (found := doubt_of([*rules.deny, *rules.ask], self.call)):
+        if not (found := doubt_of(rules, self.call)):
             return None
         rule, why = found
         reason = f"{self.tool.name} must be approved: the rule {rule.text!r} cannot be judged, for {why}"
@@ -294,7 +313,7 @@ class _Question:
         if not self.permissions.enabled:
             reason = f"{self.tool.name} may run: permissions are switched off for this agent (enabled: false)"
             return Verdict(decision="allow", rule="enabled: false", layer="switched off", reason=reason)
-        return self._by_rules() or self._by_mode(mode) or _without_rule(self.permissions.default, self.tool, self.call)
+        return self._by_rules() or self._by_mode(mode) or _without_rule(self.permissions, self.tool, self.call)
 
     def _by_rules(self) -> Verdict | None:
         call, agent = self.call, self.permissions
@@ -340,21 +359,18 @@ def _by_rule(decision: Decision, rule: str, layer: Layer, call: Call) -> Verdict
     return Verdict(decision=decision, rule=rule, layer=layer, reason=reason)
 
 
-def _doubt(call: Call) -> str:
-    """Say why no rule about commands could cover the line."""
-    return f"; {call.command.doubt}" if call.command is not None and call.command.doubt else ""
-
-
-def _without_rule(default: Decision | None, tool: ToolTraits, call: Call) -> Verdict:
+def _without_rule(policy: Permissions, tool: ToolTraits, call: Call) -> Verdict:
     """Decide where no rule fits. A written `default: deny` means what it says, also for Loom's own tools."""
     name = tool.name
-    if default == "deny":
-        reason = f"{name} is not allowed: no rule covers it, and the default is deny"
+    wanting = uncovered([parse_rule(rule) for rule in policy.allow], call)
+    why = f"; {wanting}" if wanting else ""
+    if policy.default == "deny":
+        reason = f"{name} is not allowed: no rule covers it, and the default is deny{why}"
         return Verdict(decision="deny", rule="default: deny", layer="default", reason=reason)
     if tool.builtin and tool.read_only:
         reason = f"{name} only reads inside the working directory"
         return Verdict(decision="allow", rule="built-in tools that read", layer="built-in", reason=reason)
     what = "one of Loom's tools that change something" if tool.builtin else "a tool of your own"
     rule = "built-in tools that write" if tool.builtin else "tools of your own"
-    reason = f"{name} must be approved: it is {what} (risk {tool.risk}) and no rule allows it"
-    return Verdict(decision="ask", rule=rule, layer="built-in", reason=reason + _doubt(call))
+    reason = f"{name} must be approved: it is {what} (risk {tool.risk}) and no rule allows it{why}"
+    return Verdict(decision="ask", rule=rule, layer="built-in", reason=reason)

@@ -22,7 +22,7 @@ class PermissionRequest:
         risk: The tool's risk.
         read_only: The tool changes nothing.
         paths: What the call touches, relative to the working directory.
-        commands: The words of each command of a plain command line; empty for one that is not plain.
+        commands: The words of each command of a line that is nothing but literal commands; else empty.
         hosts: The hosts that it would ask; None for an address that cannot be read.
         agent: The agent's name.
         job: The job's id.
@@ -47,7 +47,7 @@ class PermissionRequest:
             risk=traits.risk,
             read_only=traits.read_only,
             paths=traits.paths or (),
-            commands=(traits.command.plain or ()) if traits.command else (),
+            commands=traits.command.literal if traits.command else (),
             hosts=traits.hosts or (),
             agent=agent,
             job=job,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loom_dsl.permissions.rules import Call, Rule, parse_rule
+from loom_dsl.permissions.rules import Call, Rule, commands_covered, parse_rule
 
 OWN = "agent"
 """Names the agent's own rules and defaults among those that ask."""
@@ -45,11 +45,7 @@ def covering(rules: Sequence[str], call: Call) -> str:
     parsed = [parse_rule(rule) for rule in rules]
     if whole := next((rule for rule in parsed if rule.surely_fits(call)), None):
         return whole.text
-    if call.command is None or not call.command.plain:
-        return ""
-    named = [rule for rule in parsed if rule.names(call) and rule.about_command(call)]
-    found = [next((rule.text for rule in named if rule.covers_part(part)), "") for part in call.command.plain]
-    return " + ".join(dict.fromkeys(found)) if all(found) else ""
+    return commands_covered(parsed, call)
 
 
 def in_words(rules: Iterable[str]) -> str:

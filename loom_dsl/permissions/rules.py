@@ -5,13 +5,15 @@ What a specifier is about follows from the tool: a command, the addresses that i
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from loom_dsl.permissions.command_pattern import CommandPattern, command_pattern, covering_command, literal_pattern
 from loom_dsl.permissions.domains import DomainPattern
 from loom_dsl.permissions.paths import (
+    ANY,
     PathPattern,
     escape_pattern,
     is_open,
@@ -20,8 +22,8 @@ from loom_dsl.permissions.paths import (
     normal_path,
     wildcard,
 )
-from loom_dsl.permissions.risky_commands import UNKNOWN, ShellReading
-from loom_dsl.permissions.shell_reading import CommandPattern, command_pattern, literal_pattern, reading_may_fit
+from loom_dsl.permissions.programs import all_commands, in_words, traits_of_command
+from loom_dsl.permissions.shell_line import ShellReading, Words
 from loom_dsl.text.canonical import canonical_json
 
 COMMAND_TOOLS = frozenset({"execute_bash"})
@@ -43,7 +45,7 @@ class Call:
         arguments: The call's arguments.
         paths: Paths that it touches, relative to the working directory; None: the tool has no paths.
         recursive: The paths are directories of which the whole tree is touched.
-        command: What its command line would run; None: it has none, or nobody could read it.
+        command: How its command line is read; None: it has none.
         command_argument: The argument that holds it; empty: the tool runs no commands.
         mentions: Paths that the words of the command could name, as `paths` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
@@ -64,8 +66,8 @@ class Call:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it may run a command of which nothing is known."""
-        return self.command is not None and UNKNOWN in self.command.commands
+        """Whether it has a command line that could not be read."""
+        return self.command is not None and self.command.unknown != ""
 
     @property
     def normal_paths(self) -> list[str | None]:
@@ -111,8 +113,7 @@ class Rule:
         if self.arguments:
             return self.arguments == call.digest
         if self.about_command(call):
-            parts = call.command.plain if call.command else None
-            return bool(parts) and all(self.covers_part(part) for part in parts or ())
+            return bool(commands_covered([self], call))
         if self.argument is not None:
             return self._fits_argument(call)
         if self.domain is not None:
@@ -122,15 +123,11 @@ class Rule:
         paths = [path for path in call.normal_paths if path is not None]
         return self.path is not None and bool(paths) and all(self.path.matches(path) for path in paths)
 
-    def covers_part(self, words: tuple[str, ...]) -> bool:
-        """Say whether one literal command of a line is surely covered."""
-        return self.pattern is not None and self._command_text is not None and self._compiled.covers(words)
-
     def may_fit(self, call: Call) -> bool:
-        """Say whether anything the call touches could be covered: the question of a rule that denies or asks.
+        """Say whether the call is what a rule that denies or asks is about.
 
         When the call has nothing that the specifier could be held against, the answer is yes: a prohibition that
-        cannot be judged holds.
+        cannot be judged holds. What a command line leaves open is another question, of `decide.doubt_of`.
         """
         if not self.names(call):
             return False
@@ -139,7 +136,8 @@ class Rule:
         if self.arguments:
             return self.arguments == call.digest
         if self.about_command(call):
-            return call.command is None or self._command_text is None or reading_may_fit(self.pattern, call.command)
+            pattern = self.command
+            return call.command is None or pattern is None or any(map(pattern.means, commands_of(call.command)))
         if self.argument is not None:
             return self._fits_argument(call)
         if self.domain is not None:
@@ -149,10 +147,10 @@ class Rule:
         return self._reaches(call)
 
     def _reaches(self, call: Call) -> bool:
-        if call.is_unreadable or not (call.paths or call.mentions):
-            return True
+        if call.is_unreadable:
+            return False
         pattern = self.path
-        if pattern is None:
+        if pattern is None or not (call.paths or call.mentions):
             return True
         reaches = pattern.reaches_below if call.recursive else pattern.matches
         if any(path is None or reaches(path) for path in call.normal_paths):
@@ -161,7 +159,7 @@ class Rule:
 
     def _is_mentioned(self, pattern: PathPattern, path: str) -> bool:
         if is_partly_open(path):
-            return may_mean(pattern.text, path)
+            return ANY not in path and may_mean(pattern.text, path)
         return pattern.matches(path) or pattern.reaches_below(path)
 
     def about_command(self, call: Call) -> bool:
@@ -201,15 +199,19 @@ class Rule:
         return found[1] if found and self.tool not in COMMAND_TOOLS | {"*"} else ""
 
     @property
-    def _compiled(self) -> CommandPattern:
-        return command_pattern(self.pattern or "")
-
-    @property
-    def _command_text(self) -> str | None:
+    def command(self) -> CommandPattern | None:
+        """The specifier as a pattern of commands; None when it cannot be one."""
         try:
-            return self._compiled.text
+            return command_pattern(self.pattern or "")
         except ValueError:
             return None
+
+    def lets_write(self, path: str) -> bool:
+        """Say whether a file may be written by a redirection, as by the tool `write_file`."""
+        place = normal_path(path)
+        if self.tool != "write_file" or self.argument is not None or self.arguments or place is None:
+            return False
+        return self.pattern is None or (self.path is not None and self.path.matches(place))
 
     def _fits_argument(self, call: Call) -> bool:
         if self.argument is None or self.argument not in call.arguments:
@@ -255,6 +257,54 @@ def _check_specifier(tool: str, specifier: str) -> None:
         PathPattern(specifier)
 
 
+def commands_of(reading: ShellReading) -> list[Words]:
+    """List every command that a line is known to run, also those that another one runs of its words."""
+    return [words for command in reading.commands for words in all_commands(command)]
+
+
+def commands_covered(rules: Sequence[Rule], call: Call) -> str:
+    """Name the rules that together cover all that a call's command line runs and writes; empty: they do not."""
+    reading = call.command
+    if reading is None or reading.unknown:
+        return ""
+    patterns = _patterns(rules, call)
+    found: list[str] = []
+    for words in reading.commands:
+        covered = covering_command(patterns, words, moved=reading.moves)
+        if covered is None:
+            return ""
+        found += covered
+    for path in reading.writes:
+        writing = next((rule.text for rule in rules if rule.lets_write(path)), "")
+        if reading.moves or not writing:
+            return ""
+        found.append(writing)
+    return " + ".join(dict.fromkeys(found))
+
+
+def uncovered(rules: Sequence[Rule], call: Call) -> str:
+    """Say what of a call's command line no rule covers; empty: it has none."""
+    reading = call.command
+    if reading is None or not call.command_argument:
+        return ""
+    if reading.unknown:
+        return f"the line cannot be read: {reading.unknown}"
+    patterns = _patterns(rules, call)
+    for words in commands_of(reading):
+        if covering_command(patterns, words, moved=reading.moves) is None:
+            wanting = [word for word in traits_of_command(words).named if word in words]
+            return f"no rule covers `{in_words(words)}`" + (
+                f"; one must name {in_words(wanting[:1])}" if wanting else ""
+            )
+    paths = [path for path in reading.writes if reading.moves or not any(rule.lets_write(path) for rule in rules)]
+    return f"it writes {paths[0]}, and no rule write_file({paths[0]}) allows that" if paths else ""
+
+
+def _patterns(rules: Sequence[Rule], call: Call) -> list[tuple[str, CommandPattern]]:
+    named = [rule for rule in rules if rule.pattern is not None and rule.names(call) and rule.about_command(call)]
+    return [(rule.text, pattern) for rule in named if (pattern := rule.command) is not None]
+
+
 def rule_for(call: Call) -> list[str]:
     """Write the rules that allow a call like this one again: for its very paths or commands, or its method and hosts.
 
@@ -264,8 +314,9 @@ def rule_for(call: Call) -> list[str]:
     """
     tool = call.names[0]
     if call.command_argument:
-        parts = call.command.plain if call.command is not None else None
-        patterns = [literal_pattern(part) for part in parts or ()]
+        reading = call.command
+        parts = () if reading is None or (reading.moves and len(reading.commands) > 1) else reading.literal
+        patterns = [literal_pattern(part) for part in parts]
         return [] if None in patterns else [f"{tool}({pattern})" for pattern in dict.fromkeys(patterns)]
     if call.hosts is not None:
         method = f"{call.method} " if call.method else ""

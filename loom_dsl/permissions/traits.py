@@ -7,8 +7,9 @@ from typing import Any
 from loom_dsl.errors import LoomError
 from loom_dsl.permissions.domains import host_of
 from loom_dsl.permissions.paths import is_partly_open, normal_path, shapes_in
-from loom_dsl.permissions.risky_commands import ShellReading, Words, base_name
-from loom_dsl.permissions.rules import Call
+from loom_dsl.permissions.programs import base_name
+from loom_dsl.permissions.rules import Call, commands_of
+from loom_dsl.permissions.shell_line import ShellReading, Words, is_told_later, read_line
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.tool import Tool
@@ -20,6 +21,8 @@ ADDRESS_ARGUMENTS = {"network_request": "url"}
 METHOD_ARGUMENTS = {"network_request": "method"}
 """The arguments of Loom's own tools that say how an address is asked; without it, GET."""
 
+_SAYING = frozenset({"echo", "printf", "exit", "return", "[", "test", ":", "true", "false", "sleep"})
+"""Programs that open none of the files that their words may name."""
 MAX_BASES, MAX_BELOW, MAX_BELOW_LENGTH = 6, 100, 400
 """Directories that a line goes to, paths in each of which links are followed, and characters of one."""
 
@@ -37,7 +40,7 @@ class ToolTraits:
             and with symbolic links followed) may be given. None: the tool has no paths.
         recursive: The paths are directories of which the whole tree is touched.
         reference: `module:function`, when that is how the agent names it.
-        command: What its command line would run; None: it has none, or nobody could read it.
+        command: How its command line is read; None: it has none.
         command_argument: The argument that holds it; empty: the tool runs no commands.
         mentions: Paths that the words of the command could name, as `paths` writes them.
         hosts: Hosts that it would ask, None for an address that cannot be read; None: it asks none.
@@ -90,7 +93,6 @@ def traits_of(
     working_dir: str | None = None,
     real_path: Callable[[str], str] | None = None,
     reference: str = "",
-    read_command: Callable[[str], ShellReading] | None = None,
 ) -> ToolTraits:
     """Describe a call of a tool to `decide`.
 
@@ -101,14 +103,13 @@ def traits_of(
         working_dir: Absolute paths below it are made relative.
         real_path: Follows symbolic links, so that a link does not lead around a rule; a place it gives is added.
         reference: `module:function`, when that is how the agent names it.
-        read_command: Reads a command line. Without it, a call that runs one is covered by no rule with a specifier.
     """
     paths = _paths(tool, arguments, working_dir) if tool.path_arguments else None
     if paths is not None and real_path is not None:
         paths += [real_path(path) for path in list(paths) if normal_path(path) is not None]
     argument = tool.command_argument or (COMMAND_ARGUMENTS.get(tool.name, "") if builtin else "")
     line = arguments.get(argument) if argument else None
-    command = read_command(line) if read_command and isinstance(line, str) else None
+    command = read_line(line) if isinstance(line, str) else None
     address = tool.address_argument or (ADDRESS_ARGUMENTS.get(tool.name, "") if builtin else "")
     return ToolTraits(
         name=tool.name,
@@ -140,13 +141,14 @@ def _mentioned(
     """List the paths inside the working directory that the words of a command could name."""
     if command is None:
         return ()
-    named = {word for words in command.commands for word in words[words[:1] == (".",) :] if word}
-    words = named | {word for word in command.touches if word != "."}
-    entered = _entered(command)
-    said = {word for words in command.commands if not _enters(words) for word in words[1:]}
-    elsewhere = any(map(_enters, command.commands)) or "-C" in words
+    commands = commands_of(command)
+    named = {word for words in commands for word in _told(words) if word}
+    named |= {word for word in (*command.loops, *command.reads, *command.writes) if word}
+    entered = _entered(commands)
+    said = {word for words in commands if not _enters(words) for word in words[1:]}
+    elsewhere = any(map(_enters, commands)) or "-C" in named
     only = frozenset(word for word in entered if word not in said)
-    inside = set(shapes_in(words, working_dir, elsewhere=elsewhere, entered=only))
+    inside = set(shapes_in(named, working_dir, elsewhere=elsewhere, entered=only))
     if real_path is not None:
         known = sorted(path for path in inside if not is_partly_open(path))
         short = [path for path in known if len(path) < MAX_BELOW_LENGTH][:MAX_BELOW]
@@ -155,14 +157,23 @@ def _mentioned(
     return tuple(sorted(inside))
 
 
+def _told(words: Words) -> Words:
+    """The words of a command that may name paths: of one that only says them, those that are told."""
+    if words[0] == ".":
+        return words[1:]
+    if base_name(words[0]) not in _SAYING:
+        return words
+    return tuple(word for word in words if word != "." and not is_told_later(word))
+
+
 def _enters(words: Words) -> bool:
-    return bool(words) and base_name(words[0] or "") in ("cd", "pushd")
+    return base_name(words[0]) in ("cd", "pushd")
 
 
-def _entered(command: ShellReading) -> list[str]:
+def _entered(commands: list[Words]) -> list[str]:
     """List the directories that a line goes to, in their order, as far as they are told."""
-    places = [words[1:] for words in command.commands if _enters(words)]
-    places += [words[at + 1 :][:1] for words in command.commands for at, word in enumerate(words) if word == "-C"]
+    places = [words[1:] for words in commands if _enters(words)]
+    places += [words[at + 1 :][:1] for words in commands for at, word in enumerate(words) if word == "-C"]
     return list(dict.fromkeys(word for place in places for word in place if word and not word.startswith("-")))
 
 

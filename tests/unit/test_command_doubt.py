@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_dsl.permissions.paths import ANY, PART, PathPattern, may_mean
-from loom_dsl.permissions.shell_reading import hidden_in_assignment
-from tests.support.doubtful_lines import ELSEWHERE, HIDING, PERHAPS_TOUCHING, RUNNING_RM, SHOWING, TOUCHING
+from loom_dsl.permissions.shell_line import read_line
+from tests.support.doubtful_lines import BY_NAME, ELSEWHERE, HIDING, PERHAPS_TOUCHING, RUNNING_RM, SHOWING, TOUCHING
 from tests.unit.test_command_rules import verdict
 
 NO_SECRETS = {"allow": ["execute_bash"], "deny": ["*(secrets/**)"]}
@@ -37,8 +37,9 @@ def test_a_line_that_touches_other_paths_runs(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", RUNNING_RM)
-def test_a_command_that_is_denied_is_found_behind_programs_that_nobody_knows(line: str) -> None:
-    assert verdict(NO_RM, line).decision == "deny"
+def test_a_command_that_is_denied_does_not_run_behind_programs_that_nobody_knows(line: str) -> None:
+    assert verdict(NO_RM, line).decision in ("ask", "deny")
+    assert verdict({**NO_RM, "mode": "dont_ask"}, line).decision == "deny"
 
 
 @pytest.mark.parametrize("line", HIDING)
@@ -57,24 +58,24 @@ def test_an_ordinary_line_runs_where_another_command_is_denied(line: str) -> Non
     assert found.decision == "allow", found.reason
 
 
+@pytest.mark.parametrize("line", BY_NAME)
+def test_a_program_that_can_run_anything_asks_until_a_rule_names_it(line: str) -> None:
+    assert verdict(NO_RM, line).decision == "ask"
+    names = [f"execute_bash({words[0]} *)" for words in read_line(line).commands]
+    assert verdict({**NO_RM, "allow": ["execute_bash", *names]}, line).decision == "allow"
+
+
 def test_the_question_says_which_rule_cannot_be_judged_and_why() -> None:
     found = verdict(NO_RM, "python3 -c 'x'")
     assert (found.rule, found.layer) == ("execute_bash(rm *)", "agent")
-    assert found.reason.endswith("the rule 'execute_bash(rm *)' cannot be judged, for python3 is given code")
+    assert found.reason.endswith(
+        "the rule 'execute_bash(rm *)' cannot be judged, for python3 can run anything that it is told to"
+    )
 
 
 @pytest.mark.parametrize(
     ("pattern", "line"),
     [
-        ("sqlite3 *", "sqlite3 x.db '.shell id'"),
-        ("sqlite3 *", "sqlite3 x.db \"select writefile('f', 1)\""),
-        ("pylint *", "pylint --init-hook=x f"),
-        ("ag *", "ag --pager x f"),
-        ("bat *", "bat --pager=x f"),
-        ("gcc *", "gcc -wrapper sh,-s ."),
-        ("cmake *", "cmake -E rm x"),
-        ("cmake *", "cmake -P x"),
-        ("go vet *", "go vet -vettool=./x"),
         ("uniq *", "uniq a b"),
         ("uniq *", "uniq -c a b"),
         ("xxd *", "xxd a b"),
@@ -83,14 +84,6 @@ def test_the_question_says_which_rule_cannot_be_judged_and_why() -> None:
         ("git clone *", "git clone -u ./evil . c"),
         ("git archive *", "git archive -o x HEAD"),
         ("git *", "git a-command-of-someone"),
-        ("svn *", "svn diff --diff-cmd=x"),
-        ("ruff *", "ruff check --output-file x"),
-        ("eslint *", "eslint --rulesdir x ."),
-        ("prettier *", "prettier --plugin=./x f"),
-        ("tsc *", "tsc --outDir x"),
-        ("a-tool-that-nobody-knows *", "a-tool-that-nobody-knows --post-exec x"),
-        ("a-tool-that-nobody-knows *", "a-tool-that-nobody-knows --config=x"),
-        ("ssh-agent *", "ssh-agent x"),
         ("bfs *", "bfs . -exec x"),
     ],
 )
@@ -115,10 +108,37 @@ def test_an_option_that_only_looks_so_is_covered(pattern: str, line: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "harmless"), [("CI=1", True), ("LC_ALL=C", True), ("X=1", False), ("PAGER=cat", True)]
+    ("pattern", "line"),
+    [
+        ("sqlite3 *", "sqlite3 x.db '.shell id'"),
+        ("sqlite3 *", "sqlite3 x.db \"select writefile('f', 1)\""),
+        ("pylint *", "pylint --init-hook=x f"),
+        ("ag *", "ag --pager x f"),
+        ("bat *", "bat --pager=x f"),
+        ("gcc *", "gcc -wrapper sh,-s ."),
+        ("cmake *", "cmake -E rm x"),
+        ("cmake *", "cmake -P x"),
+        ("go vet *", "go vet -vettool=./x"),
+        ("svn *", "svn diff --diff-cmd=x"),
+        ("ruff *", "ruff check --output-file x"),
+        ("eslint *", "eslint --rulesdir x ."),
+        ("prettier *", "prettier --plugin=./x f"),
+        ("tsc *", "tsc --outDir x"),
+        ("a-tool-that-nobody-knows *", "a-tool-that-nobody-knows --post-exec x"),
+        ("a-tool-that-nobody-knows *", "a-tool-that-nobody-knows --config=x"),
+        ("ssh-agent *", "ssh-agent x"),
+    ],
+)
+def test_a_rule_for_a_program_that_can_run_anything_covers_its_options_too(pattern: str, line: str) -> None:
+    assert verdict({"allow": [f"execute_bash({pattern})"]}, line).decision == "allow"
+    assert verdict(NO_RM, line).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    ("text", "harmless"), [("CI=1", True), ("LC_ALL=C", True), ("X=1", False), ("PAGER=cat", False), ("GIT_X=", False)]
 )
 def test_few_variables_are_harmless(text: str, harmless: bool) -> None:
-    assert (hidden_in_assignment(text) == "") is harmless
+    assert (read_line(f"{text} ls").unknown == "") is harmless
 
 
 PARTS = st.sampled_from(["a", "b", "ab", "key.pem"])

@@ -1,21 +1,18 @@
 """Command lines: nothing gets around a rule that allows `echo *`, nor around one that forbids `rm *`."""
 
-import subprocess
 from collections.abc import Mapping
-from random import Random
-from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
+from loom_dsl.permissions.command_pattern import CommandPattern, literal_pattern
 from loom_dsl.permissions.decide import Verdict, decide
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.permissions.remembered import Remembered
-from loom_dsl.permissions.shell_reading import CommandPattern, literal_pattern
+from loom_dsl.permissions.shell_line import read_line
 from loom_dsl.permissions.traits import traits_of
 from loom_dsl.tools.tool import tool
-from loom_tools.shell_reader import read_command
-from tests.support.command_lines import HIDDEN_RM, NOT_PLAIN
+from tests.support.command_lines import HIDDEN_RM, NOT_ECHO, READ_AS_ECHO
 
 
 @tool
@@ -25,15 +22,18 @@ def execute_bash(command: str) -> str:
 
 
 def verdict(policy: Mapping[str, object], line: str, **more: Any) -> Verdict:
-    call = traits_of(execute_bash, {"command": line}, builtin=True, working_dir="/srv/job", read_command=read_command)
+    call = traits_of(execute_bash, {"command": line}, builtin=True, working_dir="/srv/job")
     return decide(Permissions.model_validate(policy), call, {"command": line}, **more)
 
 
+NO_RM = {"allow": ["execute_bash"], "deny": ["execute_bash(rm *)"]}
+
+
 def test_the_table_is_long() -> None:
-    assert len({*HIDDEN_RM, *NOT_PLAIN}) > 300
+    assert len({*HIDDEN_RM, *NOT_ECHO}) > 300
 
 
-@pytest.mark.parametrize("line", HIDDEN_RM + NOT_PLAIN)
+@pytest.mark.parametrize("line", HIDDEN_RM + NOT_ECHO)
 def test_a_hostile_line_does_not_pass_as_an_echo(line: str) -> None:
     found = verdict({"allow": ["execute_bash(echo *)"]}, line)
     assert found.decision == "ask", found
@@ -41,10 +41,106 @@ def test_a_hostile_line_does_not_pass_as_an_echo(line: str) -> None:
     assert asked.decision == "ask", asked
 
 
+@pytest.mark.parametrize("line", READ_AS_ECHO)
+def test_a_line_that_runs_nothing_else_passes_as_an_echo(line: str) -> None:
+    found = verdict({"allow": ["execute_bash(echo *)"]}, line)
+    assert found.decision == "allow", found.reason
+
+
 @pytest.mark.parametrize("line", HIDDEN_RM)
-def test_a_forbidden_command_is_found_wherever_it_hides(line: str) -> None:
-    found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(rm *)"]}, line)
-    assert (found.decision, found.rule) == ("deny", "execute_bash(rm *)"), read_command(line)
+def test_a_forbidden_command_does_not_run_wherever_it_hides(line: str) -> None:
+    found = verdict(NO_RM, line)
+    assert (found.decision != "allow", found.rule) == (True, "execute_bash(rm *)"), read_line(line)
+    assert verdict({**NO_RM, "mode": "dont_ask"}, line).decision == "deny"
+
+
+SURE = [
+    *("rm x", "\\rm x", "r''m x", "'rm' x", "/bin/rm x", "./rm x", "RM x", "rm\tx", "rm>x", "2>&1 rm x", "rm $X"),
+    *("echo a; rm x", "echo a|rm x", "echo a && rm x", "echo a\nrm x", "rm x &", "(rm x)", "{ rm x; }", "! rm x"),
+    *("if true; then rm x; fi", "for i in 1; do rm x; done", "while rm x; do break; done", "time rm x", "CI=1 rm x"),
+    *("timeout 5 rm x", "timeout -s KILL 5 rm x", "nice -n 5 rm x", "nohup rm x", "env rm x", "env CI=1 nice rm x"),
+    *("echo x | xargs rm", "xargs -0 -n 1 rm", "find . -exec rm {} \\;", "find . -execdir rm {} +", "command rm x"),
+]
+"""Each surely runs `rm`, as it is read."""
+
+
+@pytest.mark.parametrize("line", SURE)
+def test_a_command_that_is_surely_forbidden_is_denied(line: str) -> None:
+    found = verdict(NO_RM, line)
+    assert (found.decision, found.rule) == ("deny", "execute_bash(rm *)"), read_line(line)
+
+
+@pytest.mark.parametrize("line", ["pip install -e '.[test]'", "find . -name '*.pyc' -delete", "echo $(date)", "make"])
+def test_what_cannot_be_judged_is_asked_and_never_refused_as_if_a_rule_had_covered_it(line: str) -> None:
+    found = verdict(NO_RM, line)
+    assert found.decision == "ask"
+    assert "cannot be judged" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("echo `date`", "a command substitution (`)"),
+        ("echo $(date)", "an expansion ($)"),
+        ("LD_PRELOAD=x ls", "LD_PRELOAD"),
+        ("find . -delete", "-delete"),
+        ("tar xf a --to-command=x", "--to-command=x"),
+        ("make test", "make can run anything"),
+        ("echo a > $X", "which file a redirection names"),
+        ("case x in x) ls;; esac", "'case'"),
+    ],
+)
+def test_the_question_names_the_word_that_could_not_be_judged(line: str, word: str) -> None:
+    assert word in verdict(NO_RM, line).reason
+
+
+@pytest.mark.parametrize("line", ["npm test", "CI=1 npm test 2>&1 | tail -5", "cd web && npm run build > out.log"])
+def test_a_program_that_a_rule_allows_by_name_may_run_anything(line: str) -> None:
+    assert verdict(NO_RM, line).decision == "ask"
+    assert verdict({**NO_RM, "allow": ["execute_bash", "execute_bash(npm *)"]}, line).decision == "allow"
+    assert verdict({**NO_RM, "allow": ["execute_bash", "execute_bash(* *)"]}, line).decision == "ask"
+
+
+def test_what_a_line_writes_and_may_run_asks_even_where_the_program_is_allowed() -> None:
+    policy = {**NO_RM, "allow": ["execute_bash", "execute_bash(make *)", "execute_bash(sh *)"]}
+    assert verdict(policy, "make test > out.log").decision == "allow"
+    for line in ("echo a > Makefile; make", "echo a > s; sh s", "cat > s <<'E'\nrm x\nE\nsh s"):
+        assert verdict(policy, line).decision == "ask", line
+
+
+@pytest.mark.parametrize(
+    ("allow", "line", "decision"),
+    [
+        (["echo *"], "echo a > out.txt", "ask"),
+        (["echo *", "write_file"], "echo a > out.txt", "allow"),
+        (["echo *", "write_file(out/**)"], "echo a > out/x", "allow"),
+        (["echo *", "write_file(out/**)"], "echo a > out/../x", "ask"),
+        (["echo *", "write_file(out/**)"], "echo a >> ../x", "ask"),
+        (["echo *", "write_file(out/**)"], "cd out && echo a > out/x", "ask"),
+        (["echo *"], "echo a > /dev/null 2>&1", "allow"),
+        (["npm test"], "cd src && npm test", "allow"),
+        (["npm test"], "cd /x && npm test", "ask"),
+        (["npm test"], "cd ../x && npm test", "ask"),
+        (["./run *"], "./run x", "allow"),
+        (["./run *"], "cd x && ./run x", "ask"),
+        (["rm build/*"], "cd x && rm build/a", "ask"),
+        (["pytest *"], "timeout 60 pytest -q", "allow"),
+        (["pytest *"], "timeout 60 npm test", "ask"),
+        (["find *"], "find . -name a -exec cat {} +", "ask"),
+        (["find *", "cat *"], "find . -name a -exec cat {} +", "allow"),
+        (["git diff *", "cat *"], "git diff --name-only | xargs cat", "allow"),
+        (["git add *"], "git add *.py", "ask"),
+        (["git add *"], "git add ./*.py src/*.py", "allow"),
+        (["git add *"], "git add -- *.py", "allow"),
+        (["ls *"], "ls *.md", "allow"),
+        (["ls *.md"], "ls *.md", "ask"),
+        (["wc *"], 'for f in src/*.py; do wc -l "$f"; done', "allow"),
+        (["cat *"], "if [ -f x ]; then cat x; fi", "allow"),
+    ],
+)
+def test_a_rule_that_allows_covers_the_line_as_it_is_read(allow: list[str], line: str, decision: str) -> None:
+    rules = [rule if rule.startswith("write_file") else f"execute_bash({rule})" for rule in allow]
+    assert verdict({"allow": rules}, line).decision == decision
 
 
 ORDINARY = [
@@ -79,13 +175,34 @@ ORDINARY = [
     ("timeout 60 npm test", "timeout 60 npm test"),
     ("make", "make"),
     ("cat *", "cat 'a file.txt'"),
+    ("sed *", "sed -n -e p f"),
+    ("make *", "make -E x:"),
+    ("node *", "node --import x y"),
+    ("node *", "node --require=x y"),
+    ("php *", "php -d auto_prepend_file=x y"),
+    ("go *", "go vet -vettool=x"),
+    ("go *", "go build -ldflags=-extld=x"),
+    ("go *", "go env -w A=b"),
+    ("pytest *", "pytest --basetemp=/x"),
+    ("bundle *", "bundle exec x"),
+    ("apt-get *", "apt-get -o x=y update"),
+    ("xvfb-run *", "xvfb-run x"),
+    ("python *", "python -c 1"),
+    ("perl *", "perl -e 1"),
+    ("node *", "node -e 1"),
+    ("sudo *", "sudo x"),
+    ("bash *", "bash x.sh"),
+    ("make *", "make SHELL=x"),
+    ("make *", "make --eval=x"),
+    ("npm *", "npm exec x"),
+    ("npm run *", "npm run x --script-shell=y"),
 ]
 
 
 @pytest.mark.parametrize(("pattern", "line"), ORDINARY)
 def test_an_ordinary_line_is_covered(pattern: str, line: str) -> None:
     found = verdict({"allow": [f"execute_bash({pattern})"]}, line)
-    assert found.decision == "allow", (found, read_command(line).doubt)
+    assert found.decision == "allow", (found, read_line(line))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +216,6 @@ def test_an_ordinary_line_is_covered(pattern: str, line: str) -> None:
         ("sed *", "sed 's/a/id/e' f"),
         ("sed *", "sed '1e id' f"),
         ("sed *", "sed 'w /tmp/x' f"),
-        ("sed *", "sed -n -e p f"),
         ("awk *", "awk 'BEGIN{system(1)}'"),
         ("awk *", "awk '{print > 1}'"),
         ("awk *", "awk -f x"),
@@ -123,22 +239,11 @@ def test_an_ordinary_line_is_covered(pattern: str, line: str) -> None:
         ("tar *", "tar cf a --files-from=x"),
         ("tar *", "tar -xf a -C /x"),
         ("git *", "git clone -ux y"),
-        ("make *", "make -E x:"),
         ("curl *", "curl -H @f a"),
         ("curl *", "curl -w @f a"),
         ("curl *", "curl -sS file:///etc/passwd"),
         ("curl *", "curl --connect-to a:80:b:1 a"),
         ("curl *", "curl --variable x@f a"),
-        ("node *", "node --import x y"),
-        ("node *", "node --require=x y"),
-        ("php *", "php -d auto_prepend_file=x y"),
-        ("go *", "go vet -vettool=x"),
-        ("go *", "go build -ldflags=-extld=x"),
-        ("go *", "go env -w A=b"),
-        ("pytest *", "pytest --basetemp=/x"),
-        ("bundle *", "bundle exec x"),
-        ("apt-get *", "apt-get -o x=y update"),
-        ("xvfb-run *", "xvfb-run x"),
         ("rg *", "rg --pre x y"),
         ("rg *", "rg --pre=x y"),
         ("sort *", "sort --compress-program=x f"),
@@ -148,21 +253,12 @@ def test_an_ordinary_line_is_covered(pattern: str, line: str) -> None:
         ("curl *", "curl -sSo f https://a"),
         ("wget *", "wget -O f https://a"),
         ("rsync *", "rsync -e x a b"),
-        ("python *", "python -c 1"),
         ("python3 *", "python3.11 -c 1"),
-        ("perl *", "perl -e 1"),
-        ("node *", "node -e 1"),
         ("printf *", "printf -v PATH x"),
         ("test *", "test -v x"),
         ("cd *", "cd /x"),
         ("env *", "env A=b x"),
-        ("sudo *", "sudo x"),
-        ("bash *", "bash x.sh"),
         ("xargs *", "xargs x"),
-        ("make *", "make SHELL=x"),
-        ("make *", "make --eval=x"),
-        ("npm *", "npm exec x"),
-        ("npm run *", "npm run x --script-shell=y"),
         ("git push", "git push --force"),
         ("git status", "git status; git push"),
         ("npm run test:*", "npm run tests"),
@@ -182,10 +278,10 @@ def test_a_dangerous_option_or_another_command_asks(pattern: str, line: str) -> 
         ("git push --force", "git push --forc", True),
         ("git push --force", "git push", False),
         ("git push --force", "git push --force-with-lease", False),
-        ("git push *", "git $X", True),
+        ("git push *", "git $X", False),
         ("git push *", "git -C $X push", True),
         ("git push *", "git log $X", False),
-        ("git push --force", "git push $X", True),
+        ("git push --force", "git push $X", False),
         ("rm *", "echo $X", False),
         ("git push", "git commit -m push", False),
         ("git push", "git log push", False),
@@ -205,7 +301,6 @@ def test_a_dangerous_option_or_another_command_asks(pattern: str, line: str) -> 
         ("rm *", "grep foo$ f; echo a$'b'", False),
         ("rm *", "python3 - <<E\nprint('farm')\nE", False),
         ("rm *", "ls -la; cat x | grep y", False),
-        ("curl *", "echo $(curl x)", True),
         ("* --force", "x y --force", True),
     ],
 )
@@ -226,34 +321,8 @@ def test_a_rule_that_forbids_looks_at_other_spellings(pattern: str, line: str, d
 )
 def test_what_a_command_adds_to_another_one_may_be_what_a_rule_forbids(line: str) -> None:
     policy = {"allow": ["execute_bash"], "deny": ["execute_bash(git push *)"]}
-    assert verdict(policy, line).decision == "deny"
-
-
-def test_a_shell_sees_the_words_that_were_matched() -> None:
-    """What is called plain is run by a real shell, in which `echo` tells its words."""
-    random = Random(7)
-    letters = "ab" * 3 + "  \t'\"\"''$`\\;|&<>(){}[]*?~#!=%^@:+,-./\u00e9\n"
-    plain: dict[str, tuple[tuple[str, ...], ...]] = {}
-    for _ in range(8_000):
-        line = "echo " + "".join(random.choices(letters, k=random.randint(1, 12)))
-        for part in ("", " && echo b", "|echo a", "; echo"):
-            found = read_command(line + part).plain if part == "" or len(plain) < 4_000 else None
-            if found and all(words[0] == "echo" for words in found):
-                plain[line + part] = found
-    assert len(plain) > 300
-    script = 'echo() { printf \'%s\\0\' "$#" "$@" >&3; }\n' + "\n".join(
-        f"{line}\nprintf 'END\\0' >&3" for line in plain if "|" not in line
-    )
-    with TemporaryFile() as told:
-        subprocess.run(["bash", "-c", f"exec 3>&{told.fileno()}\n{script}"], check=True, pass_fds=[told.fileno()])
-        told.seek(0)
-        seen = told.read().decode().split("END\0")
-    expected = [
-        "".join(f"{len(words) - 1}\0" + "".join(f"{word}\0" for word in words[1:]) for words in parts)
-        for line, parts in plain.items()
-        if "|" not in line
-    ]
-    assert seen[:-1] == expected
+    assert verdict(policy, line).decision == "ask"
+    assert verdict({**policy, "mode": "dont_ask"}, line).decision == "deny"
 
 
 def test_each_command_of_a_line_may_be_covered_by_a_rule_of_its_own() -> None:
@@ -263,9 +332,15 @@ def test_each_command_of_a_line_may_be_covered_by_a_rule_of_its_own() -> None:
     assert verdict(policy, "git status | wc -l").decision == "ask"
 
 
-def test_the_reason_says_what_is_not_plain() -> None:
+def test_the_reason_says_what_cannot_be_read() -> None:
     found = verdict({"allow": ["execute_bash(echo *)"]}, "echo $(id)")
     assert "it holds an expansion ($)" in found.reason
+    unnamed = verdict({"allow": ["execute_bash(find *)"]}, "find . -delete")
+    assert unnamed.reason.endswith("no rule covers `find . -delete`; one must name -delete")
+    other = verdict({"allow": ["execute_bash(go build *)"], "default": "deny"}, "go test -short")
+    assert other.reason.endswith("no rule covers `go test -short`")
+    written = verdict({"allow": ["execute_bash(echo *)"]}, "echo a > out.txt")
+    assert written.reason.endswith("it writes out.txt, and no rule write_file(out.txt) allows that")
 
 
 def test_a_path_that_no_tool_may_touch_is_not_touched_by_a_command_either() -> None:
@@ -279,7 +354,7 @@ def test_a_path_that_no_tool_may_touch_is_not_touched_by_a_command_either() -> N
     ):
         assert verdict(policy, line).decision == "deny", line
     assert verdict(policy, "cat src/main.py").decision == "allow"
-    assert verdict(policy, 'bash -c "$X"').decision == "deny", "what cannot be read may touch it"
+    assert verdict(policy, 'bash -c "$X"').decision == "ask", "what cannot be read may touch it"
     assert verdict(policy, "dd if=/srv/job/secrets/key").decision == "deny"
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.permissions.risky_commands import MAX_CHARACTERS, UNKNOWN
-from loom_tools.shell_reader import MAX_COMMANDS, MAX_WORK, read_command
+from loom_dsl.permissions.programs import traits_of_command
+from loom_dsl.permissions.rules import commands_of
+from loom_dsl.permissions.shell_line import MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, read_line
 from tests.unit.test_command_rules import verdict
 
 POLICY = {
@@ -46,7 +47,8 @@ def steps_of(run: Callable[[], object]) -> int:
 
 def judge(line: str) -> int:
     """Judge a line anew and give the steps."""
-    read_command.cache_clear()
+    read_line.cache_clear()
+    traits_of_command.cache_clear()
     return steps_of(lambda: verdict(POLICY, line))
 
 
@@ -141,25 +143,24 @@ def test_a_line_of_any_pieces_takes_bounded_work(before: str, pieces: list[str])
     assert judge(before + filled("".join(pieces), MAX_CHARACTERS - len(before))) < MAX_STEPS
 
 
-@pytest.mark.parametrize("tail", ["", "rm x", "git push --force"])
-@pytest.mark.parametrize("before", ["env ", "sudo ", "xargs ", "timeout 5 "])
-def test_of_more_than_is_looked_at_nothing_is_known(before: str, tail: str) -> None:
-    line = before + "a " * 4_900 + tail
-    reading = read_command(line)
-    assert UNKNOWN in reading.commands
-    assert len(reading.commands) <= MAX_COMMANDS + 2
-    assert sum(map(len, reading.commands)) <= MAX_WORK
+@pytest.mark.parametrize(
+    "line", ["env " * 2_400 + "git push --force", "a; " * 3_000 + "git push --force", "a " * 6_000]
+)
+def test_of_more_than_is_looked_at_nothing_is_known(line: str) -> None:
+    reading = read_line(line)
+    assert reading.unknown or len(commands_of(reading)) == MAX_DEPTH + 2
+    assert len(reading.commands) <= MAX_COMMANDS
     found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(* --force)"]}, line)
-    assert (found.decision, found.rule) == ("deny", "execute_bash(* --force)")
+    assert (found.decision, found.rule) == ("ask", "execute_bash(* --force)")
     asked = verdict({"allow": ["execute_bash"], "ask": ["execute_bash(rm *)"]}, line)
     assert asked.decision == "ask"
 
 
 def test_a_long_command_is_still_read_to_its_end() -> None:
     tests = " ".join(f"tests/unit/test_number_{number}.py" for number in range(250))
-    rules = {"allow": ["execute_bash"], "deny": ["execute_bash(rm *)"]}
+    rules = {"allow": ["execute_bash", "execute_bash(pytest *)"], "deny": ["execute_bash(rm *)"]}
     assert verdict(rules, f"timeout 60 pytest {tests}").decision == "allow"
-    assert verdict(rules, f"timeout 60 pytest {tests} rm x").decision == "deny"
+    assert verdict(rules, f"timeout 60 pytest {tests}; rm x").decision == "deny"
 
 
 def test_a_pattern_of_many_stars_takes_linear_time() -> None:

@@ -64,14 +64,14 @@ def validate(
         findings += found
         if not json:
             _print_findings(paper, found)
-            if not found:
+            if all(one.severity == "note" for one in found):
                 print(paper.styled(visible(f"{file}: ok  {name}"), "green"))
     if json:
         from loom_dsl.authoring.sarif import sarif
 
         _print_json(sarif(findings))
-    elif findings:
-        paper.line(f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}", "bold")
+    elif count := sum(found.severity != "note" for found in findings):
+        paper.line(f"{count} {'finding' if count == 1 else 'findings'}", "bold")
     return MISTAKE if any(found.severity == "error" for found in findings) else DONE
 
 

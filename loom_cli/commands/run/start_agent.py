@@ -82,7 +82,9 @@ def load(request: Request) -> tuple[Agent, str]:
     if request.mode is not None:
         permissions = agent.permissions.model_copy(update={"mode": request.mode})
         agent = agent.model_copy(update={"permissions": permissions})
-    say_findings(replace(found, severity="warning") for found in rule_findings(agent, document))
+    say_findings(
+        replace(found, severity="warning") for found in rule_findings(agent, document) if found.severity != "note"
+    )
     return agent, read_task(request.task)
 
 

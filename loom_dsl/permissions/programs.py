@@ -1,0 +1,397 @@
+"""What a command may do beside what its words say. Programs are of three kinds.
+
+Inert ones only read their arguments: none is run, whatever it holds. Modelled ones are few: their options decide, or
+they run the command that their words hold. All others can run anything that they are told to, by file, standard input
+or option, and so can programs of the working directory.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from loom_dsl.permissions.paths import ANY, PART
+from loom_dsl.permissions.shell_line import INERT_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
+
+
+@dataclass(frozen=True)
+class CommandTraits:
+    """What is known of a command.
+
+    Attributes:
+        anything: Why it can run what its words do not tell; empty: it cannot.
+        named: Words that make it do more than its name says. A rule with `*` covers it only if it names them.
+        runs: The commands of its words that it runs.
+        passes: It does nothing but run them.
+        free: It changes nothing outside the shell's own state, and needs no rule.
+    """
+
+    anything: str = ""
+    named: Words = ()
+    runs: tuple[Words, ...] = ()
+    passes: bool = False
+    free: bool = False
+
+
+_INERT_TEXT = """
+arch b2sum base32 base64 basename basenc bunzip2 bzip2 cal cat chgrp chmod chown cksum clear cmp colordiff column
+comm cp csplit cut date dd df diff diff3 dig dir dircolors dirname dos2unix du echo egrep expand expr factor fgrep
+file fmt fold free getconf getent grep groups gunzip gzip head hexdump host hostname hostid iconv id join jq kill
+killall link ln locale logname look ls lsb_release lsblk lscpu lsof md5sum mkdir mkfifo mktemp mv nl nproc netstat
+nslookup numfmt od paste pathchk pgrep pidof ping pkill pr printenv ps pwd readlink realpath rev rm rmdir seq
+sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep ss stat strings sum sync tac tail tee touch tr tree
+truncate tty type umask uname unexpand unix2dos unlink unxz unzip uptime users vdir vmstat wc whereis which who
+whoami xz yes zcat zgrep zipinfo zstd
+"""
+_INERT = frozenset(_INERT_TEXT.split())
+_FREE = frozenset([":", "true", "false", "exit", "break", "continue", "return"])
+_ASKED_ONLY = (("--version",), ("--help",))
+_SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
+
+_RUNNING = {
+    "rg": "--pre --hostname-bin",
+    "rsync": "-e -M --rsh --rsync-path --remote-option",
+    "sort": "--compress-program",
+    "split": "--filter",
+    "tar": "-I -F --checkpoint-action --to-command --use-compress-program --rsh-command --info-script "
+    "--new-volume-script --rmt-command",
+    "curl": "-K --config --engine",
+    "wget": "-e --execute --use-askpass --config",
+    "zip": "-T --test --unzip-command",
+    "install": "--strip-program",
+}
+"""Modelled by their options alone: those that make them run something."""
+_WRITING = {
+    "rg": "-z --search-zip --pre-glob",
+    "rsync": "--write-batch --log-file",
+    "sort": "-o -T -S --output --temporary-directory --files0-from",
+    "tar": "-P -T -C --directory --files-from --absolute-names --overwrite-dir --index-file",
+    "curl": "-o -O -T -F -d -D -c -E -J -x --output --output-dir --remote-name --upload-file --form --data --json "
+    "--dump-header --cookie-jar --trace --proxy --stderr --netrc-file --unix-socket --libcurl --etag-save "
+    "--variable --hsts --alt-svc --preproxy --socks4 --socks5 --resolve --connect-to --doh-url --proto-default "
+    "--remote-header-name",
+    "wget": "-O -P -i -o -a -U --output-document --output-file --append-output --directory-prefix --post-file "
+    "--post-data --body-file --body-data --input-file --warc-file --save-cookies --rejected-log",
+    "date": "-s -f --set --file",
+    "tree": "-o -R --output",
+    "file": "-m -C --magic-file --compile",
+    "shuf": "-o --output",
+    "zstd": "-o --output-dir-flat --output-dir-mirror",
+    "unzip": "-d -o",
+    "jq": "-f -L --from-file --rawfile --slurpfile",
+    "iconv": "-o --output",
+}
+"""Options that write elsewhere, or send what is read: they run nothing, yet a rule must name them."""
+_PASSING = {
+    "timeout": ("-s -k --signal --kill-after", 1),
+    "nice": ("-n --adjustment", 0),
+    "nohup": ("", 0),
+    "stdbuf": ("-i -o -e", 0),
+    "ionice": ("-c -n", 0),
+    "setsid": ("", 0),
+}
+"""Programs that do nothing but run a command: their options with a value of its own, and words before the command."""
+_GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"})
+_GIT_TEXT = """
+add am apply archive blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone
+commit commit-tree count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck
+gc grep hash-object help log ls-files ls-remote ls-tree merge merge-base merge-tree mv name-rev notes pack-refs
+prune pull push range-diff read-tree rebase reflog remote replace reset restore rev-list rev-parse revert rm
+shortlog show show-branch show-ref sparse-checkout stash status switch symbolic-ref tag update-index update-ref
+verify-commit verify-tag version whatchanged worktree write-tree
+"""
+_GIT = frozenset(_GIT_TEXT.split())
+_GIT_RUNNING = (
+    "--exec --exec-path --config --config-env --git-dir --work-tree --upload-pack --receive-pack --ext-diff --textconv "
+    "--open-files-in-pager --template --namespace --super-prefix --extcmd --tool --smtp-server"
+)
+_GIT_SHORT = {"rebase": "-x", "grep": "-O", "clone": "-u -c"}
+"""Short options that mean something else for other commands of git."""
+_GIT_TRANSPORT = re.compile(r"^(?:ext|fd)::|^--?(?:upload|receive)-pack|hooksPath", re.IGNORECASE)
+_FIND_NAMED = frozenset({"-delete", "-fls", "-fprint", "-fprint0", "-fprintf", "-files0-from"})
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_XARGS_VALUES = ("-n", "-P", "-L", "-d", "-a", "-E", "-s")
+_XARGS_FLAGS = re.compile(r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit|-[nPLdEs]\S+|--(?:max|delim)[\w-]*=.+")
+_SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)"
+_SED_TEXT = r"(?:(?!\1)[^\\\n]|\\.)*"
+_SAFE_SED = re.compile(
+    rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?!?(?:[pdq=]|s([/|,#]){_SED_TEXT}\1{_SED_TEXT}\1[gpI0-9]*)", re.DOTALL
+)
+_SED_OPTIONS = re.compile(r"-[nEruzs]+|--quiet|--silent|--regexp-extended|--posix|--unbuffered|--null-data")
+_SED_IN_PLACE = re.compile(r"-[nErsuz]*i[.\w]*|--in-place(?:=[.\w]*)?")
+_AWK_DANGER = re.compile(r"system|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
+
+
+def base_name(name: str) -> str:
+    """Give the name of a command without its directory."""
+    return name.rpartition("/")[2]
+
+
+def all_commands(words: Words, depth: int = 0) -> Iterator[Words]:
+    """Give a command and, behind it, every command that it runs of its words.
+
+    Nested deeper than `MAX_DEPTH`, it is one of which only running the line tells the program.
+    """
+    if depth > MAX_DEPTH:
+        yield (ANY,)
+        return
+    yield words
+    for inner in traits_of_command(words).runs:
+        yield from all_commands(inner, depth + 1)
+
+
+@lru_cache(maxsize=4_096)
+def traits_of_command(words: Words) -> CommandTraits:
+    """Say what is known of a command.
+
+    Args:
+        words: Its program, by name or path, and what follows; not empty.
+    """
+    program, rest = words[0], words[1:]
+    name = base_name(program)
+    if "/" in program and not _SYSTEM.fullmatch(program):
+        return CommandTraits(anything=f"{program} is a program of the working directory or of somebody's own")
+    if is_told_later(name):
+        return CommandTraits(anything="only running it tells which program it runs")
+    if model := _MODELS.get(name):
+        return model(name, rest)
+    if name in _FREE:
+        return CommandTraits(free=True)
+    if rest in _ASKED_ONLY:
+        return CommandTraits()
+    named = tuple(word for word in rest if _has_option(_WRITING.get(name, ""), word))
+    if name == "curl":
+        named += tuple(word for word in rest if word.startswith(("@", "file:")))
+    running = _RUNNING.get(name)
+    if running is None and name not in _INERT:
+        return CommandTraits(anything=f"{name} can run anything that it is told to")
+    if running and (opaque := _told_or_option(rest, running)):
+        return CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=(*named, *opaque))
+    return CommandTraits(named=named)
+
+
+def reading_in_words(reading: ShellReading) -> list[str]:
+    """Say how a line is read: a line for each command and what is known of it, and for each file that it names.
+
+    Args:
+        reading: The line.
+    """
+    if reading.unknown:
+        return [f"not read: {reading.unknown}"]
+    told: list[str] = []
+    for words in (inner for command in reading.commands for inner in all_commands(command)):
+        traits = traits_of_command(words)
+        known = traits.anything or (f"a rule must name {in_words(traits.named)}" if traits.named else "")
+        known = known or (
+            "needs no rule" if traits.free else "runs what it runs" if traits.passes else "only does this"
+        )
+        told.append(f"`{in_words(words)}`: {known}")
+    return [*told, *(f"reads {path}" for path in reading.reads), *(f"writes {path}" for path in reading.writes)]
+
+
+def in_words(words: Sequence[str]) -> str:
+    """Write words for people: `…` and `*` for what only running the line tells."""
+    return _shown(" ".join(words))
+
+
+def _shown(word: str) -> str:
+    return word.replace(ANY, "…").replace(PART, "*")
+
+
+def _told_or_option(words: Sequence[str], options: str) -> Words:
+    """Give the words that are one of the options, or might be one when the line runs."""
+    ended = words.index("--") if "--" in words else len(words)
+    return tuple(word for word in words[:ended] if word[:1] in (ANY, PART) or _has_option(options, word))
+
+
+@lru_cache(maxsize=4_096)
+def _has_option(options: str, word: str) -> bool:
+    """Find an option as it is, with a value, abbreviated, or in a cluster of short ones."""
+    if not word.startswith("-") or word == "-":
+        return False
+    name = word.partition("=")[0]
+    for option in options.split():
+        if option.startswith("--"):
+            if len(name) > 2 and (option.startswith(name) or name.startswith(option + "-")):
+                return True
+        elif not word.startswith("--") and option[1] in word[1:]:
+            return True
+    return False
+
+
+def _find(_name: str, words: Words) -> CommandTraits:
+    runs: list[Words] = []
+    named: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in _FIND_RUNS:
+            ends = next((at for at, end in enumerate(rest) if end in (";", "+")), len(rest))
+            given, rest = rest[:ends], rest[ends + 1 :]
+            named += [part for part in given if part[:1] == ANY]  # which may end the command and begin another
+            runs.append(tuple(f"./{ANY}" if "{}" in part else part for part in given) or (ANY,))
+        elif word in _FIND_NAMED or word[:1] in (ANY, PART):
+            named.append(word)
+    anything = f"find does what {_shown(named[0])} says" if named else ""
+    return CommandTraits(anything=anything, named=tuple(named), runs=tuple(runs))
+
+
+def _xargs(name: str, words: Words) -> CommandTraits:
+    mark, rest = "", list(words)
+    while rest and (rest[0].startswith("-") or is_told_later(rest[0])):
+        option = rest.pop(0)
+        if option.startswith("-I"):
+            mark = option[2:] or (rest.pop(0) if rest else "")
+        elif option in _XARGS_VALUES:
+            rest[:1] = []
+        elif not _XARGS_FLAGS.fullmatch(option):
+            return CommandTraits(anything=f"{name} is given {_shown(option)}, which is not known", named=(option,))
+    run = [ANY if mark and mark in word else word for word in rest] or ["echo"]
+    return CommandTraits(runs=((*run, ANY),), passes=True)
+
+
+def _passing(name: str, words: Words) -> CommandTraits:
+    valued, before = _PASSING[name]
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "--":
+            break
+        if option in valued.split():
+            rest[:1] = []
+    if is_told_later("".join(rest[:before])):
+        return CommandTraits(anything=f"only running it tells what {name} is given")
+    rest = rest[before:]
+    return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
+
+
+def _env(name: str, words: Words) -> CommandTraits:
+    rest = list(words)
+    while rest and (rest[0].startswith("-") or "=" in rest[0]):
+        word = rest.pop(0)
+        variable = word.partition("=")[0]
+        if word == "-u":
+            rest[:1] = []
+        elif word not in ("-i", "--ignore-environment", "--") and not INERT_VARIABLE.fullmatch(variable):
+            return CommandTraits(anything=f"programs may heed what {_shown(word)} says", named=(word,))
+    return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
+
+
+def _command(_name: str, words: Words) -> CommandTraits:
+    if words[:1] and words[0] in ("-v", "-V"):
+        return CommandTraits()
+    rest = words[1:] if words[:1] in (("-p",), ("--",)) else words
+    return CommandTraits(runs=(rest,), passes=True) if rest else CommandTraits()
+
+
+def git_command(words: Words) -> str:
+    """Give the command of git, behind its own options and their values; `help` where there is none."""
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in _GIT_VALUES:
+            return word
+        before = word
+    return "help"
+
+
+def _git(_name: str, words: Words) -> CommandTraits:
+    command = git_command(words)
+    begins = words.index(command) if command in words else len(words)
+    own, rest = words[:begins], words[begins + 1 :]
+    named = [word for word in own if word.startswith("-c") or word[:1] in (ANY, PART)]
+    named += [*_told_or_option(own, _GIT_RUNNING), *_told_or_option(rest, _GIT_RUNNING)]
+    named += [word for word in rest if _has_option(_GIT_SHORT.get(command, ""), word)]
+    named += [word for word in words if _GIT_TRANSPORT.search(word)]
+    if command not in _GIT:
+        named.append(command)
+    if named:
+        return CommandTraits(anything=f"git may run what {_shown(named[0])} says", named=tuple(named))
+    writing = f"--output --no-index --remote{' -o' if command in ('archive', 'format-patch') else ''}"
+    return CommandTraits(
+        named=(*(word for word in own if word == "-C"), *(word for word in rest if _has_option(writing, word)))
+    )
+
+
+def _sed(name: str, words: Words) -> CommandTraits:
+    rest, scripts, named, opaque = list(words), [], [], []
+    while rest:
+        word = rest.pop(0)
+        if word in ("-e", "--expression") and rest:
+            scripts.append(rest.pop(0))
+        elif _SED_IN_PLACE.fullmatch(word):
+            named.append(word)
+        elif word[:1] in (ANY, PART) or (word.startswith("-") and not _SED_OPTIONS.fullmatch(word)):
+            opaque.append(word)
+        elif not word.startswith("-") and not scripts:
+            scripts.append(word)
+    opaque += [
+        script
+        for script in scripts
+        if is_told_later(script) or not all(map(_SAFE_SED.fullmatch, re.split(r"\s*[;\n]\s*", script.strip())))
+    ]
+    return CommandTraits(f"{name} may run what {_shown(opaque[0])} says" if opaque else "", (*named, *opaque))
+
+
+def _awk(name: str, words: Words) -> CommandTraits:
+    options = [word for word in words if word.startswith("-") and not word.startswith("-F")]
+    opaque = (*options, *(word for word in words if _AWK_DANGER.search(word) or is_told_later(word)))
+    return (
+        CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=opaque)
+        if opaque
+        else CommandTraits()
+    )
+
+
+def _tar(name: str, words: Words) -> CommandTraits:
+    bare = words[:1] if words and words[0].isalpha() else ()  # options may be written without a dash
+    spelled = {word: f"-{word}" if word in bare else word for word in words}
+    opaque = tuple(word for word in words if _told_or_option((spelled[word],), _RUNNING[name]))
+    named = tuple(word for word in words if _has_option(_WRITING[name], spelled[word]))
+    return CommandTraits(f"tar may run what {_shown(opaque[0])} says" if opaque else "", (*opaque, *named))
+
+
+def _printf(name: str, words: Words) -> CommandTraits:
+    """Only before the format `-v` sets a variable of the shell."""
+    opaque = _told_or_option(words[:1], "-v")
+    return (
+        CommandTraits(f"{name} may set the variable that {_shown(words[0])} names", opaque)
+        if opaque
+        else CommandTraits()
+    )
+
+
+def _second_place(name: str, words: Words) -> CommandTraits:
+    """What uniq and xxd write: the second of the places that are named."""
+    places = [word for word in words if not word.startswith("-")]
+    return CommandTraits(named=(*(word for word in words if word.startswith("-r") and name == "xxd"), *places[1:]))
+
+
+def _test(name: str, words: Words) -> CommandTraits:
+    """`-v` and `-R` expand what names a variable, substitutions in it too."""
+    if opaque := [word for word in words if word in ("-v", "-R")]:
+        return CommandTraits(anything=f"{name} may run what stands behind {opaque[0]}", named=tuple(opaque))
+    return CommandTraits(free=True)
+
+
+def _cd(name: str, words: Words) -> CommandTraits:
+    """A literal directory inside needs no rule; another one, and one that is not told, must be named in it."""
+    if len(words) == 1 and not is_told_later(words[0]) and not re.match(r"[/~-]|(?:.*/)?\.\.(?:/|$)", words[0]):
+        return CommandTraits(free=True)
+    return CommandTraits(named=words or (name,))
+
+
+_MODELS: Mapping[str, Callable[[str, Words], CommandTraits]] = {
+    **dict.fromkeys(("find", "gfind", "bfs"), _find),
+    **dict.fromkeys(("xargs", "gxargs"), _xargs),
+    **dict.fromkeys(_PASSING, _passing),
+    **dict.fromkeys(("sed", "gsed"), _sed),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("uniq", "xxd"), _second_place),
+    **dict.fromkeys(("[", "test"), _test),
+    "printf": _printf,
+    "env": _env,
+    "command": _command,
+    "git": _git,
+    "tar": _tar,
+    "cd": _cd,
+}

@@ -1,0 +1,134 @@
+"""A line is read as bash reads it: whatever runs stands in the reading, and nothing else does."""
+
+import re
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from loom_dsl.permissions.shell_line import Words, is_told_later, read_line
+
+PIECES = [
+    *(
+        "a",
+        "b",
+        "a x",
+        "b y",
+        "a ",
+        "b ",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        ";",
+        "&",
+        "&&",
+        "||",
+        "|",
+        "|&",
+        "(",
+        ")",
+        "{ ",
+        "; }",
+    ),
+    *("}", "{", "! ", "if ", "; then ", "; fi", "; else ", "for f in ", "; do ", "; done", '"', "'", "\\", "$", "$f"),
+    *('"$f"', "${f}", "$?", "$(", "`", "${", "$((", "))", "<", ">", ">>", "2>", "2>&1", ">&2", "&>", "<<E\n", "\nE\n"),
+    *(
+        "<<'E'\n",
+        "<<-E\n\t",
+        "<<<",
+        ">|",
+        "<>",
+        "3<",
+        "*",
+        "?",
+        "[ab]",
+        "[",
+        "{a,b}",
+        "{,c}",
+        "{a}",
+        "{}",
+        "{1..3}",
+        "~",
+    ),
+    *(
+        "#",
+        "# c",
+        "x",
+        "y",
+        "1",
+        "2",
+        "=",
+        "A=1 ",
+        "CI=1 ",
+        "-n",
+        "!",
+        "!x",
+        "%",
+        "^",
+        ",",
+        ":",
+        ".",
+        "\u00e9",
+        '$"',
+        "$'",
+    ),
+    *("\\\n", "time ", "-p ", "else", "done", "do", "in ", "case ", "esac", "function ", "[[ ", "]] "),
+]
+FORMS = [
+    *("a {}", "a {} | b {}", "if a; then b {}; fi", 'for f in {}; do a "$f" {}; done', "(a {}; b)", "a {} > o && b"),
+    *("a <<E {}\nx\nE\nb", "a 2>&1 {}", "! a {} & b", "time a {}", "a {} # c\nb {}", "CI=1 a {}"),
+]
+STRAIGHT = re.compile(r"&&|\|\||if |for |done|!|\d?[<>]")
+"""Where none of these stands, each command runs once."""
+
+
+def drawn(random: Random, count: int) -> list[str]:
+    """Lines of any pieces that are read, and run nothing but `a` and `b`."""
+    found: list[str] = []
+    while len(found) < count:
+        if random.random() < 0.5:
+            line = "".join(random.choices(PIECES, k=random.randint(1, 9)))
+        else:
+            form = random.choice(FORMS)
+            line = "".join(
+                part + "".join(random.choices(PIECES, k=random.randint(1, 4))) * (number < form.count("{}"))
+                for number, part in enumerate(form.split("{}"))
+            )
+        reading = read_line(line)
+        if not reading.unknown and all(words[0] in ("a", "b") for words in reading.commands):
+            found.append(line)
+    return found
+
+
+def run_by_bash(lines: list[str], folder: Path) -> list[list[str]]:
+    """The words of each command that bash runs, by line: each word ends with NUL."""
+    told = folder / "told"
+    (folder / "work").mkdir()
+    tells = "".join(f"{name}() {{ printf '%s\\0' {name} \"$@\" END >&9; }}\n" for name in "ab")
+    quoted = ["'" + line.replace("'", "'\\''") + "'" for line in lines]
+    runs = "".join(f"( eval {line}; wait ) </dev/null >/dev/null 2>&1; printf 'LINE\\0' >&9\n" for line in quoted)
+    script = folder / "script"
+    script.write_text(f"HOME='~'; exec 9>{told}\n{tells}{runs}")
+    subprocess.run(["bash", "--noprofile", "--norc", str(script)], cwd=folder / "work", check=True)
+    seen = told.read_bytes().decode(errors="surrogateescape").split("LINE\0")
+    return [[words for words in line.split("END\0") if words] for line in seen[:-1]]
+
+
+def shape(words: Words) -> re.Pattern[str]:
+    """What the words may be when they run: one that is told later may be several, or none."""
+    return re.compile("".join("(?:[^\0]*\0)*?" if is_told_later(word) else f"{re.escape(word)}\0" for word in words))
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 400), *(pytest.param(seed, 20_000, marks=pytest.mark.nightly) for seed in range(2, 7))]
+)
+def test_bash_runs_the_commands_that_were_read(seed: int, count: int, tmp_path: Path) -> None:
+    lines = drawn(Random(seed), count)
+    for line, ran in zip(lines, run_by_bash(lines, tmp_path), strict=True):
+        commands = read_line(line).commands
+        shapes = [shape(words) for words in commands]
+        assert [words for words in ran if not any(one.fullmatch(words) for one in shapes)] == [], line
+        if not STRAIGHT.search(line):
+            assert len(ran) == len(commands), line
