@@ -216,10 +216,8 @@ def _may_go_on(machine: "Machine", token: Token) -> bool:
     """Whether something can come that lets a token go on: a result, a time, an event, a decision."""
     if token.status in _MAY_GO_ON or token.deadline is not None:
         return True
-    node = machine.node(token)
-    return (
-        isinstance(token.record, MapRecord) and isinstance(node, Map) and bool(token.record.open or node.map.complete)
-    )
+    node, record = machine.node(token), token.record
+    return isinstance(record, MapRecord) and isinstance(node, Map) and bool(record.open or node.map.complete)
 
 
 def _why_blocked(machine: "Machine", token: Token) -> str:

@@ -1,7 +1,6 @@
 """What a token keeps while it stands at a node: a record for each kind of node, and one for any step that failed."""
 
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import lru_cache
 from typing import Any
 
 from loom_dsl.machine.commands import RunActivity
@@ -206,15 +205,12 @@ class RetryRecord:
 
 def without_defaults(record: Record | RetryRecord | RunActivity) -> dict[str, Any]:
     """A record as JSON has it."""
-    kind: Any = type(record)
-    values = ((name, getattr(record, name), default) for name, default in _defaults(kind))
+    values = ((name, getattr(record, name), default) for name, default in _DEFAULTS[type(record)])
     return {name: value for name, value, default in values if value != default}
 
 
-@lru_cache
-def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """The fields of a record with their defaults; one without a default differs from every value."""
-    made = (
-        (one.name, one.default if one.default_factory is MISSING else one.default_factory()) for one in fields(kind)
-    )
-    return tuple(made)
+_DEFAULTS: dict[type[Record | RetryRecord | RunActivity], list[tuple[str, Any]]] = {
+    kind: [(f.name, f.default if f.default_factory is MISSING else f.default_factory()) for f in fields(kind)]
+    for kind in (*KINDS.values(), RetryRecord, RunActivity)
+}
+"""The fields of each record with their defaults; one without a default differs from every value."""
