@@ -8,6 +8,7 @@ from typing import Any
 from loom_client.client import Loom
 from loom_client.edited_arguments import is_repeated
 from loom_client.job import JobHandle, with_whole_answer
+from loom_client.records import Receipt
 from loom_client.start.submission import new_id
 from loom_dsl.agent.run import RunResult
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
@@ -43,7 +44,7 @@ class Service:
 
     async def approvals(self, job: str | None, status: str | None, limit: int) -> list[dict[str, Any]]:
         """List approvals, the oldest first; of a job also those of the jobs below it."""
-        return (await self.loom.approvals(job, status, below=True))[:limit]
+        return (await self._approvals(job, status))[:limit]
 
     async def approval(self, name: str) -> dict[str, Any]:
         """Give an approval with the arguments and the preview.
@@ -58,7 +59,7 @@ class Service:
 
     async def jobs(self, status: str | None, limit: int) -> list[dict[str, Any]]:
         """List jobs, the newest first."""
-        return [_shown(row) for row in await self.loom.jobs(limit, status)]
+        return [_shown(row) for row in await self.loom.store.read(lambda tx: tx.jobs(limit, status))]
 
     async def job(self, name: str) -> dict[str, Any]:
         """Give a job, its whole answer, and what it and the jobs below it ask.
@@ -73,7 +74,7 @@ class Service:
         if result and "answer" in result:
             whole = await with_whole_answer(self.loom.store, name, RunResult.model_validate(result))
             result = {**result, "answer": whole.answer}
-        return {**_shown(row), "result": result, "approvals": await self.loom.approvals(name, below=True)}
+        return {**_shown(row), "result": result, "approvals": await self._approvals(name, "pending")}
 
     # -- doing -------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Service:
         self._check_role(by, row)
         job = self.loom.job(row["job"])
         try:
-            return await job.decide(name, by=by, **said.model_dump(exclude_none=True))
+            return (await job.decide(name, by=by, **said.model_dump(exclude_none=True))).model_dump()
         except NotFoundError:
             await self._open(name)  # it may have been decided meanwhile
             raise Problem(404, "the job does not wait for this any more", "unknown") from None
@@ -140,8 +141,8 @@ class Service:
             raise Problem(409, f"job {name} has ended", "ended")
         job = self.loom.job(name)
         if isinstance(said, MessageBody):
-            return await job.inject(said.text, when=said.when, by=by)
-        return await _steer(job, op, by, said.reason)
+            return (await job.inject(said.text, when=said.when, by=by)).model_dump()
+        return (await _steer(job, op, by, said.reason)).model_dump()
 
     # -- links -------------------------------------------------------------------------------------
 
@@ -210,6 +211,9 @@ class Service:
     async def _row(self, name: str) -> dict[str, Any] | None:
         return await self.loom.store.read(lambda tx: tx.job(name))
 
+    async def _approvals(self, job: str | None, status: str | None) -> list[dict[str, Any]]:
+        return await self.loom.store.read(lambda tx: tx.approvals(status, job, below=True))
+
     async def _open(self, name: str) -> dict[str, Any]:
         row = await self.approval(name)
         if row["status"] == "expired":
@@ -225,7 +229,7 @@ class Service:
             raise Problem(403, f"{by} has no role that decides about a {risk or 'high'} risk", "not_allowed")
 
 
-async def _steer(job: JobHandle, op: str, by: str, reason: str) -> dict[str, str]:
+async def _steer(job: JobHandle, op: str, by: str, reason: str) -> Receipt:
     if op == "abort":
         return await job.abort(by, reason)
     return await job.pause(by, reason) if op == "pause" else await job.resume(by)

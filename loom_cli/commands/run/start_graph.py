@@ -172,11 +172,11 @@ async def event(
         chosen = None if key is None else read_json_or_text(key)
         said = await loom.graph_job(job).event(name, value, key=chosen, by=by or user_name())
     if as_json:
-        print(json.dumps({"job": job, **said}))
-    elif said["verdict"] == "unconfirmed":
-        say(f"{said['message']} (job {job})")
+        print(json.dumps({"job": job, **said.model_dump()}))
+    elif said.verdict == "unconfirmed":
+        say(f"{said.message} (job {job})")
     else:
-        print(f"job {job}: {said['message'] or said['verdict']}")
+        print(f"job {job}: {said.message or said.verdict}")
     return DONE
 
 
