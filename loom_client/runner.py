@@ -28,7 +28,7 @@ class RunFailed(LoomError):
         super().__init__(f"{error.code}: {error.message}" if error else f"the run ended {result.status}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Reply(Generic[Output]):
     """What came of a request."""
 
@@ -126,7 +126,7 @@ class AgentRunner:
                 output = parse(result.answer)
             except Exception as problem:
                 error = ErrorInfo(code="output_parser", message=f"{type(problem).__name__}: {problem}")
-        return Reply[Parsed | str](
+        return Reply(
             success=result.status == "completed" and error is None,
             output=output,
             error=error,

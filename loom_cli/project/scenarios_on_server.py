@@ -164,7 +164,7 @@ def hurried(plan: Plan, played: Played, seconds: float) -> Plan:
 
     graphs = {}
     for name, graph in plan.graphs.items():
-        dumped = graph.dump() if name in NAMES else body(graph.dump())
+        dumped: dict[str, Any] = graph.dump() if name in NAMES else body(graph.dump())
         inner = {key: body(value) for key, value in dumped.get("graphs", {}).items()}
         graphs[name] = Graph.model_validate({**dumped, **({"graphs": inner} if inner else {})})
     return Plan(plan.root, graphs, plan.agent, plan.agents)

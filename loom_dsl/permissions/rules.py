@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+
+from pydantic import JsonValue
 
 from loom_dsl.permissions.domains import DomainPattern
 from loom_dsl.permissions.paths import (
@@ -52,7 +53,7 @@ class Call:
     """
 
     names: tuple[str, ...]
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, JsonValue]
     paths: tuple[str, ...] | None
     recursive: bool
     command: ShellReading | None = None

@@ -151,7 +151,7 @@ class Prompter:
 
     async def _ask(self, event: Event) -> PromptAnswer | None:
         """Put the question until the answer is one; None: nobody wants to decide here."""
-        request = event.data.get("request") or {}
+        request: Any = event.data.get("request") or {}
         while True:
             word = await self._line(QUESTION)
             if word is None:
