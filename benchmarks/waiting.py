@@ -86,11 +86,11 @@ class Approvals:
                 return
 
     async def listed(self) -> list[dict[str, Any]]:
-        return await self._side.loom.approvals()
+        return [{"job": asked.job, "id": asked.id} for asked in await self._side.loom.approvals()]
 
     async def decide(self, asked: dict[str, Any]) -> Callable[[], Awaitable[object]]:
-        job = self._started[asked["job"]]
-        await job.decide(asked["id"], "approve", by="bench")
+        job = self._started[asked.job]
+        await job.decide(asked.id, "approve", by="bench")
         return job.result
 
 

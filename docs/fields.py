@@ -107,6 +107,8 @@ def type_of(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     """Say what a value may be, from its JSON schema and the definitions that this refers to."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
+        if not definitions.get(name, name):  # whatever JSON has
+            return "any"
         return type_of(definitions[name], definitions) if "enum" in definitions.get(name, {}) else name
     if "const" in schema:
         return code(json.dumps(schema["const"]).strip('"'))

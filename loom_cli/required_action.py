@@ -20,6 +20,7 @@ from loom_client.server.workers import identity, is_served, lacking, pollers, wo
 from loom_client.settings import worker_command
 from loom_dsl.agent.states import RunState
 from loom_dsl.errors import LoomError, MissingTools
+from loom_dsl.machine.status import Wait
 from loom_dsl.observe.events import EventType, decode
 from loom_dsl.text.abridgement import abridge
 from loom_dsl.text.printable import clock, moment_of, one_line
@@ -92,7 +93,7 @@ class Facts:
     step: Pending | None = None
     queue: str = ""
     address: str = ""
-    waits: Sequence[Mapping[str, Any]] | None = ()
+    waits: Sequence[Wait] | None = ()
     halted: Sequence[Mapping[str, Any]] = ()
     outages: Sequence[Mapping[str, Any]] = ()
     command: str = ""
@@ -140,11 +141,11 @@ async def gather(loom: Loom, job: str) -> Facts | None:
     return Facts(row, approvals, tools, **known)
 
 
-async def _waits(loom: Loom, job: str) -> Sequence[Mapping[str, Any]] | None:
+async def _waits(loom: Loom, job: str) -> Sequence[Wait] | None:
     """Ask a graph's job what its tokens wait for; None when it does not answer at once."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            waits: Sequence[Mapping[str, Any]] = (await loom.graph_job(job).status()).get("waits", ())
+            waits = (await loom.graph_job(job).status()).waits
     except (TimeoutError, LoomError):
         return None
     return waits
@@ -259,7 +260,7 @@ def required_action(facts: Facts, now: float) -> str:
     if facts.approvals and not facts.row.get("paused_by"):
         first = facts.approvals[0]
         return f"{line}; decide with `{how_to_approve(first['job'], first['id'], first.get('choices', ()))}`"
-    asks = facts.row.get("paused_by") or any("event" in wait for wait in facts.waits or ())
+    asks = facts.row.get("paused_by") or any(wait.event is not None for wait in facts.waits or ())
     return line if asks or facts.worker is False or facts.missing or facts.lacks else ""
 
 
@@ -327,21 +328,21 @@ def stands_still(facts: Facts, now: float) -> bool:
         return False
     expired = {step.get("approval") for step in facts.halted}
     timed = (asked for asked in facts.approvals if asked["id"] not in expired and asked.get("expires_at"))
-    return not any("until" in wait for wait in facts.waits) and not any(
+    return not any(wait.until is not None for wait in facts.waits) and not any(
         moment_of(asked["expires_at"]) > now for asked in timed
     )
 
 
-def _wait(wait: Mapping[str, Any], job: str, now: float) -> str:
+def _wait(wait: Wait, job: str, now: float) -> str:
     """What one token of a graph waits for."""
-    at = place(str(wait["at"]))
-    if "event" in wait:
-        name = one_line(str(wait["event"]), 60)
-        key = "" if wait.get("key") is None else f" --key {one_line(str(wait['key']), 40)}"
+    at = place(wait.at)
+    if wait.event is not None:
+        name = one_line(wait.event, 60)
+        key = "" if wait.key is None else f" --key {one_line(str(wait.key), 40)}"
         return f"{at} waits for the event {name}: `loom event {job} {name}{key}`"
-    if "child" in wait:
-        return f"{at} waits for the job {wait['child']}: `loom show {wait['child']}`"
-    return f"{at} waits until {clock(wait['until'], now)}"
+    if wait.child is not None:
+        return f"{at} waits for the job {wait.child}: `loom show {wait.child}`"
+    return f"{at} waits until {clock(wait.until or now, now)}"
 
 
 def _stuck(step: Pending, command: str, now: float) -> str:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, overload
 
+from pydantic import TypeAdapter
 from temporalio.client import Client
 
 from loom_client.job import GraphJob, Job, JobHandle
+from loom_client.records import ApprovalRecord, JobRecord
 from loom_client.server.reconcile import settle_lost
 from loom_client.server.reconnect import SENT_SECONDS, lasting
 from loom_client.server.workers import is_served, pollers
@@ -42,6 +44,9 @@ from loom_dsl.queues import job_queue
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.workspace.project import project_context
+
+_JOBS = TypeAdapter(list[JobRecord])
+_APPROVALS = TypeAdapter(list[ApprovalRecord])
 
 
 class Loom:
@@ -285,15 +290,34 @@ class Loom:
             raise NotFoundError(f"there is no job {name!r} in the store {self.store.path}; {hint}")
         return self.job(name)
 
-    async def jobs(self, limit: int = 50, status: str | None = None) -> list[dict[str, Any]]:
-        """List the latest jobs; `status` is running, completed, failed, aborted, lost or, of those running, halted."""
-        return await self.store.read(lambda tx: tx.jobs(limit=limit, status=status))
+    async def jobs(self, limit: int = 50, status: str | None = None) -> list[JobRecord]:
+        """List the latest jobs.
+
+        Args:
+            limit: At most so many.
+            status: Only those that are ``running``, ``completed``, ``failed``, ``aborted``, ``lost`` or, of those
+                that run, ``halted``.
+
+        Returns:
+            The jobs, the newest first.
+        """
+        return _JOBS.validate_python(await self.store.read(lambda tx: tx.jobs(limit=limit, status=status)))
 
     async def approvals(
         self, job: str | None = None, status: str | None = "pending", *, below: bool = False
-    ) -> list[dict[str, Any]]:
-        """List approvals, by default those that wait; with `below` also those of the jobs below `job`."""
-        return await self.store.read(lambda tx: tx.approvals(status=status, job=job, below=below))
+    ) -> list[ApprovalRecord]:
+        """List approvals, by default those that wait.
+
+        Args:
+            job: Only those of this job.
+            status: Only those; None: all.
+            below: With `job`: also those of the jobs below it.
+
+        Returns:
+            The approvals, the oldest first.
+        """
+        rows = await self.store.read(lambda tx: tx.approvals(status=status, job=job, below=below))
+        return _APPROVALS.validate_python(rows)
 
     async def has_worker(self) -> bool:
         """Whether a worker serves this store's jobs, as the server and the workers' own notes in the store tell.

@@ -21,6 +21,8 @@ from temporalio.exceptions import ApplicationError, TerminatedError
 from temporalio.service import RPCError
 
 from loom_client.edited_arguments import check_edit
+from loom_client.effects import EffectRecord, effects_of
+from loom_client.records import Receipt
 from loom_client.server.errors import is_missing, is_unanswered, refusal
 from loom_client.server.reconcile import is_running, why_refused
 from loom_client.server.reconnect import SENT_SECONDS, lasting
@@ -32,6 +34,7 @@ from loom_dsl.approvals.signature import subject_of
 from loom_dsl.errors import ConflictError, DecisionRefused, LoomError, NotFoundError, StoreError
 from loom_dsl.graph.plan import Plan, PlanText
 from loom_dsl.machine.signals import Control
+from loom_dsl.machine.status import JobStatus
 from loom_dsl.observe.events import Event, EventType, decode
 from loom_store.rows import Entry
 from loom_store.store import Store
@@ -129,7 +132,7 @@ class WatchedJob:
         self._client, self._store, self._answer_seconds = client, store, answer_seconds
 
     @property
-    def handle(self) -> WorkflowHandle[Any, Any]:
+    def handle(self) -> WorkflowHandle[object, object]:
         """The Temporal handle on the job's latest run."""
         return self._client.get_workflow_handle(self.id)
 
@@ -157,8 +160,11 @@ class WatchedJob:
             await asyncio.sleep(wait)
             wait = min(wait * 1.5, MAX_POLL)
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self) -> JobStatus:
         """Ask the workflow where it stands.
+
+        Returns:
+            Its state, what it asks, what runs and what waits.
 
         Raises:
             NoAnswer: No worker answered in time.
@@ -166,14 +172,21 @@ class WatchedJob:
         """
         try:
             async with asyncio.timeout(self._answer_seconds):
-                answer: dict[str, Any] = await lasting(self._client, lambda: self.handle.query("loom.status"))
+                return JobStatus.model_validate(await lasting(self._client, lambda: self.handle.query("loom.status")))
         except (TimeoutError, WorkflowQueryFailedError):
             raise self._no_answer() from None
         except RPCError as error:
             raise (self._no_answer() if is_unanswered(error) else refusal(self.id, error)) from None
-        return answer
 
-    async def _end(self) -> Any:
+    async def effects(self) -> list[EffectRecord]:
+        """Give what the job's tools did to the world, and what became of it.
+
+        Returns:
+            The effects in the order in which they were written down; none for a job that the store does not know.
+        """
+        return await self._store.read(lambda tx: effects_of(tx, self.id))
+
+    async def _end(self) -> object:
         """Wait for the end, however often the server is away, and give what the workflow returned.
 
         Raises:
@@ -212,8 +225,8 @@ class WatchedJob:
 
 MOVE_SECONDS = 30.0
 """How long moving a job may take: what is in flight ends first."""
-RECORDED = {"verdict": "recorded", "message": "recorded"}
-UNCONFIRMED = {"verdict": "unconfirmed", "message": "sent, unconfirmed: no worker answered yet"}
+RECORDED = Receipt(verdict="recorded", message="recorded")
+UNCONFIRMED = Receipt(verdict="unconfirmed", message="sent, unconfirmed: no worker answered yet")
 
 
 class JobHandle(WatchedJob):
@@ -235,7 +248,7 @@ class JobHandle(WatchedJob):
         digest: str = "",
         sign: SigningKey | None = None,
         signature: Mapping[str, Any] | None = None,
-    ) -> dict[str, str]:
+    ) -> Receipt:
         """Answer an approval.
 
         Args:
@@ -251,7 +264,7 @@ class JobHandle(WatchedJob):
             signature: Or the signature that somebody has made elsewhere.
 
         Returns:
-            ``{"verdict": …, "message": …}``; the verdict is ``recorded``, or ``unconfirmed`` when nothing confirmed it.
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
 
         Raises:
             DecisionRefused: It is already decided, has expired, somebody else must decide, the choice is not one of the
@@ -279,18 +292,18 @@ class JobHandle(WatchedJob):
         tool, requester = subject_of(row)
         return sign.sign({**payload, "digest": asked}, job=self.id, tool=tool, requester=requester)
 
-    async def pause(self, by: str = "", reason: str = "") -> dict[str, str]:
+    async def pause(self, by: str = "", reason: str = "") -> Receipt:
         """Stop at the next safe point; a model call in flight finishes, deadlines run on."""
         return await self._control("pause", by=by, reason=reason)
 
-    async def resume(self, by: str = "", *, cause: str = "") -> dict[str, str]:
+    async def resume(self, by: str = "", *, cause: str = "") -> Receipt:
         """Go on after a pause, with the steps that are halted, and at once with those that wait for an outage's end.
 
         With `cause` only the steps go on that stopped for it, such as ``auth``.
         """
         return await self._control("resume", by=by, cause=cause)
 
-    async def abort(self, by: str = "", reason: str = "") -> dict[str, str]:
+    async def abort(self, by: str = "", reason: str = "") -> Receipt:
         """End the job. What runs is cancelled, what is open in the conversation is settled.
 
         The order is the server's as soon as it is sent, whatever becomes of whoever waits here for its confirmation.
@@ -306,10 +319,10 @@ class JobHandle(WatchedJob):
         except DecisionRefused:
             raise  # it was ending already
         except (ConflictError, NotFoundError):
-            return dict(RECORDED)  # it took the order and has ended
-        return _once(answer or dict(UNCONFIRMED))
+            return RECORDED  # it took the order and has ended
+        return _once(answer or UNCONFIRMED)
 
-    async def inject(self, text: str, *, when: str = "asap", by: str = "") -> dict[str, str]:
+    async def inject(self, text: str, *, when: str = "asap", by: str = "") -> Receipt:
         """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish.
 
         `by` says who sends it; else the system's user does, as with `start`.
@@ -317,7 +330,7 @@ class JobHandle(WatchedJob):
         name = await self._store.write(lambda tx: tx.put_blob(text.encode()))
         return await self._control("inject", by=by or user_name()[:200], ref=name, when=when)
 
-    async def migrate(self, plan: Plan, names: Mapping[str, str] | None = None) -> dict[str, str]:
+    async def migrate(self, plan: Plan, names: Mapping[str, str] | None = None) -> Receipt:
         """Let the job go on under another plan, from where it stands.
 
         Args:
@@ -325,8 +338,8 @@ class JobHandle(WatchedJob):
             names: Old node → new node, for nodes that were renamed.
 
         Returns:
-            ``{"verdict": …, "message": …}``; the verdict is ``recorded``, or ``waiting`` while something is in flight
-            that cannot be taken along: the message says what. The job moves when that is done.
+            Whether it was ``recorded``, or is ``waiting`` for something in flight that cannot be taken along: the
+            message says what. The job moves when that is done.
 
         Raises:
             ConflictError: A token has no home there; says which.
@@ -350,23 +363,23 @@ class JobHandle(WatchedJob):
             raise ConflictError(f"job {self.id} was not moved: {error.cause or error}") from None
         if answer["verdict"] not in ("recorded", "waiting"):
             raise ConflictError(f"job {self.id} was not moved: {answer['message']}")
-        return answer
+        return Receipt.model_validate(answer)
 
-    async def _control(self, op: str, **fields: str) -> dict[str, str]:
+    async def _control(self, op: str, **fields: str) -> Receipt:
         return await self._send_once("loom.steer", "loom.control", _order(op, **fields))
 
-    async def _send_once(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
+    async def _send_once(self, update: str, signal: str, payload: dict[str, Any]) -> Receipt:
         """Send what has an id that nobody else knows: received before is then received."""
         return _once(await self._send(update, signal, payload))
 
-    async def _send(self, update: str, signal: str, payload: dict[str, Any]) -> dict[str, str]:
+    async def _send(self, update: str, signal: str, payload: dict[str, Any]) -> Receipt:
         """Send as an update that is answered; without an answer in time, as a signal that is not."""
         answer = await self._ask(update, payload)
         if answer is None:
             await self._signal(signal, payload)
-        return answer or dict(UNCONFIRMED)
+        return answer or UNCONFIRMED
 
-    async def _ask(self, update: str, payload: dict[str, Any]) -> dict[str, str] | None:
+    async def _ask(self, update: str, payload: dict[str, Any]) -> Receipt | None:
         """Send as an update, and give the answer; None when there was none in time."""
         try:
             for _ in range(20):
@@ -439,18 +452,18 @@ def _order(op: str, **fields: str) -> dict[str, str]:
     return order
 
 
-def _once(answer: dict[str, str]) -> dict[str, str]:
+def _once(answer: Receipt) -> Receipt:
     """Read the answer to what was sent under an id that nobody else knows: received before is then received.
 
     The run that took it may have ended before it could answer, so that the server asked the next one.
     """
-    return dict(RECORDED) if answer["verdict"] == "already_done" else answer
+    return RECORDED if answer.verdict == "already_done" else answer
 
 
-def _judged(answer: dict[str, str]) -> dict[str, str]:
+def _judged(answer: Mapping[str, str]) -> Receipt:
     verdict, message = answer["verdict"], answer.get("message", "")
     if verdict in ("recorded", "already_done"):
-        return answer
+        return Receipt.model_validate(answer)
     if verdict == "unknown":
         raise NotFoundError(message)
     raise DecisionRefused(message or verdict, verdict)
@@ -484,7 +497,7 @@ class GraphJob(JobHandle):
         row = await self._store.read(lambda tx: tx.job(self.id))
         return result_of_finish(self.id, value, aborted=row is not None and row["status"] == "aborted")
 
-    async def event(self, name: str, data: Any = None, *, key: Any = None, by: str = "") -> dict[str, str]:
+    async def event(self, name: str, data: JsonValue = None, *, key: JsonValue = None, by: str = "") -> Receipt:
         """Send an event to whichever node waits for it, now or later.
 
         Args:

@@ -1,17 +1,20 @@
 """An agent to call: the five ways in, each of them one durable job (mission A12)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from loom_client.client import Loom
 from loom_client.job import Job
 from loom_dsl.agent.definition import Agent
-from loom_dsl.agent.run import RunInput, RunResult
+from loom_dsl.agent.run import ErrorInfo, RecursionStats, RunInput, RunResult, RunUsage
 from loom_dsl.agent.turn import ExecutionContext, TurnState
 from loom_dsl.errors import LoomError, UserError
 from loom_dsl.observe.events import Event
 
 Messages = Sequence[Mapping[str, Any]]
+Parsed = TypeVar("Parsed")
+Output = TypeVar("Output")
 
 
 class RunFailed(LoomError):
@@ -23,6 +26,26 @@ class RunFailed(LoomError):
         self.result = result
         error = result.error
         super().__init__(f"{error.code}: {error.message}" if error else f"the run ended {result.status}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply(Generic[Output]):
+    """What came of a request."""
+
+    success: bool
+    """Whether the run completed and its answer could be parsed."""
+    output: Output
+    """What `parse` made of the answer; the answer itself, as text, without `parse` and where there was no success."""
+    error: ErrorInfo | None
+    """What went wrong; ``output_parser`` where `parse` did."""
+    job: str
+    """The job's id."""
+    status: Literal["completed", "failed", "aborted"]
+    """How the run ended."""
+    usage: RunUsage
+    """Tokens, calls and cost."""
+    recursion_stats: RecursionStats
+    """How deep it went."""
 
 
 class AgentRunner:
@@ -76,7 +99,15 @@ class AgentRunner:
         async for event in job.events():
             yield event
 
-    async def request(self, text: str, parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    @overload
+    async def request(self, text: str, parse: None = None) -> Reply[str]: ...
+
+    @overload
+    async def request(self, text: str, parse: Callable[[str], Parsed]) -> Reply[Parsed | str]: ...
+
+    async def request(
+        self, text: str, parse: Callable[[str], Parsed] | None = None
+    ) -> Reply[str] | Reply[Parsed | str]:
         """Ask and get one plain answer.
 
         Args:
@@ -84,28 +115,26 @@ class AgentRunner:
             parse: Turns the answer into the output; what it raises is the error.
 
         Returns:
-            ``{success, output, error, metadata}``; metadata holds recursion_stats, usage and the job's id.
+            The answer, or what went wrong, and what it took.
         """
         job = await self._start(RunInput.of_text(text))
         result = await job.result()
-        output: Any = result.answer
-        error = result.error.model_dump() if result.error else None
+        output: Parsed | str = result.answer
+        error = result.error
         if result.status == "completed" and parse is not None:
             try:
                 output = parse(result.answer)
             except Exception as problem:
-                error = {"code": "output_parser", "message": f"{type(problem).__name__}: {problem}"}
-        return {
-            "success": result.status == "completed" and error is None,
-            "output": output,
-            "error": error,
-            "metadata": {
-                "job": job.id,
-                "status": result.status,
-                "usage": result.usage.model_dump(mode="json"),
-                "recursion_stats": result.recursion_stats.model_dump(mode="json"),
-            },
-        }
+                error = ErrorInfo(code="output_parser", message=f"{type(problem).__name__}: {problem}")
+        return Reply(
+            success=result.status == "completed" and error is None,
+            output=output,
+            error=error,
+            job=job.id,
+            status=result.status,
+            usage=result.usage,
+            recursion_stats=result.recursion_stats,
+        )
 
     async def _start(self, run: RunInput, turn_state: TurnState | None = None) -> Job:
         return await self._loom.start(self.agent, run, workdir=self._workdir, turn_state=turn_state)

@@ -5,11 +5,12 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from loom_dsl.approvals.decision import Decision, problem_of
 from loom_dsl.approvals.signature import MAX_VALIDITY, ApproverKey, checked_name, key_name, signed_text
@@ -114,7 +115,7 @@ class SigningKey:
 
     def sign(
         self,
-        payload: dict[str, Any],
+        payload: Mapping[str, JsonValue],
         *,
         job: str,
         tool: str = "",
@@ -122,7 +123,7 @@ class SigningKey:
         now: float | None = None,
         seconds: int = SECONDS,
         nonce: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, JsonValue]:
         """Sign a decision.
 
         Args:

@@ -5,8 +5,9 @@ Loom's own rooms and may change. It imports nothing of Loom; every other package
 when it is first used, so that importing one of them does not bring the others, such as the reader of YAML.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from loom_dsl.lazy import lazy_names
 
 if TYPE_CHECKING:
     from loom_dsl.agent.definition import Agent, Limits, load_agent
@@ -137,51 +138,36 @@ __all__ = [
     "tool",
 ]
 
-_HOMES = {
-    name: module
-    for module, names in {
-        "loom_dsl.agent.definition": "Agent Limits load_agent",
-        "loom_dsl.agent.run": "GraphResult RunInput RunResult",
-        "loom_dsl.agent.turn": "ExecutionContext TurnState",
-        "loom_dsl.authoring.sarif": "sarif",
-        "loom_dsl.errors": (
-            "Aborted ApprovalStale ConfigurationError ConflictError DecisionRefused Diagnostic DocumentError "
-            "ExpressionError GraphRefused JobExists LimitReached LoomError ModelError NotFoundError "
-            "OutcomeUnknown PermissionDenied PlanError ServerAway SessionBusy StoreError ToolDeclarationError "
-            "ToolError ToolNotFound ToolTimeout ToolUnavailable ToolValidationError UnknownFunction "
-            "UnknownToolError UnreadableResult UserError"
-        ),
-        "loom_dsl.expr.template": "escaped",
-        "loom_dsl.fields": "Retry",
-        "loom_dsl.graph.builder": "GraphBuilder",
-        "loom_dsl.graph.builder.expressions": "Expr R event index item nodes run",
-        "loom_dsl.graph.compiler": "check_text compile_graph",
-        "loom_dsl.graph.dump": "to_yaml",
-        "loom_dsl.graph.graph": "Graph",
-        "loom_dsl.graph.plan": "Plan",
-        "loom_dsl.observe.events": "Event",
-        "loom_dsl.permissions.decide": "Verdict decide explain",
-        "loom_dsl.permissions.function": "PermissionRequest",
-        "loom_dsl.permissions.policy": "Permissions",
-        "loom_dsl.permissions.traits": "ToolTraits",
-        "loom_dsl.tools.context": "Image Preview Reconciliation ToolContext ToolOutput",
-        "loom_dsl.tools.hooks": "HookAnswer HookCall",
-        "loom_dsl.tools.tool": "Arguments Tool tool",
-    }.items()
-    for name in names.split()
-}
-
-
 if not TYPE_CHECKING:  # a type checker would take every name for one that there is
-
-    def __getattr__(name: str) -> object:
-        if name == "functions":
-            return import_module("loom_dsl.graph.builder.functions")
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "loom_dsl.agent.definition": "Agent Limits load_agent",
+            "loom_dsl.agent.run": "GraphResult RunInput RunResult",
+            "loom_dsl.agent.turn": "ExecutionContext TurnState",
+            "loom_dsl.authoring.sarif": "sarif",
+            "loom_dsl.errors": (
+                "Aborted ApprovalStale ConfigurationError ConflictError DecisionRefused Diagnostic DocumentError "
+                "ExpressionError GraphRefused JobExists LimitReached LoomError ModelError NotFoundError "
+                "OutcomeUnknown PermissionDenied PlanError ServerAway SessionBusy StoreError ToolDeclarationError "
+                "ToolError ToolNotFound ToolTimeout ToolUnavailable ToolValidationError UnknownFunction "
+                "UnknownToolError UnreadableResult UserError"
+            ),
+            "loom_dsl.expr.template": "escaped",
+            "loom_dsl.fields": "Retry",
+            "loom_dsl.graph.builder": "GraphBuilder functions",
+            "loom_dsl.graph.builder.expressions": "Expr R event index item nodes run",
+            "loom_dsl.graph.compiler": "check_text compile_graph",
+            "loom_dsl.graph.dump": "to_yaml",
+            "loom_dsl.graph.graph": "Graph",
+            "loom_dsl.graph.plan": "Plan",
+            "loom_dsl.observe.events": "Event",
+            "loom_dsl.permissions.decide": "Verdict decide explain",
+            "loom_dsl.permissions.function": "PermissionRequest",
+            "loom_dsl.permissions.policy": "Permissions",
+            "loom_dsl.permissions.traits": "ToolTraits",
+            "loom_dsl.tools.context": "Image Preview Reconciliation ToolContext ToolOutput",
+            "loom_dsl.tools.hooks": "HookAnswer HookCall",
+            "loom_dsl.tools.tool": "Arguments Tool tool",
+        },
+    )

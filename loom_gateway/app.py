@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from loom_client.records import Receipt
 from loom_client.server.errors import is_away
 from loom_dsl.approvals.decision import problem_of
 from loom_dsl.errors import LoomError
@@ -93,8 +94,10 @@ def answered(operation: Operation, model: type[BaseModel], given: Any) -> Respon
         Problem: It does not fit the model by which the answer is described: a mistake of ours, and nothing of it is
             sent.
     """
-    if not isinstance(given, Given):
-        given = Given(given, STATUS[given["verdict"]] if "verdict" in given else operation.status)
+    if isinstance(given, Receipt):
+        given = Given(given.model_dump(), STATUS[given.verdict])
+    elif not isinstance(given, Given):
+        given = Given(given, operation.status)
     try:
         reply = model.model_validate(given.value)
     except ValidationError as error:

@@ -25,7 +25,7 @@ async def _look(service: Service, text: str) -> Response:
 
 async def _follow(service: Service, text: str) -> Response:
     link, answer = await service.follow(text)
-    return pages.done(link, answer, STATUS[answer["verdict"]])
+    return pages.done(link, answer, STATUS[answer.verdict])
 
 
 _SENT = (

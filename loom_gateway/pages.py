@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import HTMLResponse
 
 from loom_client.edited_arguments import rules_in_words
+from loom_client.records import Receipt
 from loom_dsl.text.confusables import gathered, revealed
 from loom_gateway.links import Link
 from loom_gateway.responses import SAFE, Problem, title_of
@@ -51,10 +52,10 @@ def _consequences(details: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def done(link: Link, answer: Mapping[str, str], status: int) -> HTMLResponse:
+def done(link: Link, answer: Receipt, status: int) -> HTMLResponse:
     """Say what came of it."""
     return _page(
-        "Sent" if status == 202 else "Recorded", f"<p>{_safe(link.choice)}: {_safe(answer['message'])}</p>", status
+        "Sent" if status == 202 else "Recorded", f"<p>{_safe(link.choice)}: {_safe(answer.message)}</p>", status
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from loom_client.client import Loom
 from loom_client.edited_arguments import is_repeated
-from loom_client.job import Job, with_whole_answer
+from loom_client.job import JobHandle, with_whole_answer
+from loom_client.records import Receipt
 from loom_client.start.submission import new_id
 from loom_dsl.agent.run import RunResult
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError
@@ -45,7 +46,7 @@ class Service:
     async def approvals(self, said: schemas.ApprovalsQuery) -> dict[str, Any]:
         """List approvals, the oldest first; of a job also those of the jobs below it."""
         status = None if said.status == "all" else said.status
-        return {"approvals": (await self.loom.approvals(said.job, status, below=True))[: said.limit]}
+        return {"approvals": (await self._approvals(said.job, status))[: said.limit]}
 
     async def approval(self, name: str) -> dict[str, Any]:
         """Give an approval with the arguments and the preview.
@@ -60,7 +61,8 @@ class Service:
 
     async def jobs(self, said: schemas.JobsQuery) -> dict[str, Any]:
         """List jobs, the newest first."""
-        return {"jobs": [_shown(row) for row in await self.loom.jobs(said.limit, said.status)]}
+        rows = await self.loom.store.read(lambda tx: tx.jobs(said.limit, said.status))
+        return {"jobs": [_shown(row) for row in rows]}
 
     async def job(self, name: str) -> dict[str, Any]:
         """Give a job, its whole answer, and what it and the jobs below it ask.
@@ -75,7 +77,7 @@ class Service:
         if result and "answer" in result:
             whole = await with_whole_answer(self.loom.store, name, RunResult.model_validate(result))
             result = {**result, "answer": whole.answer}
-        return {**_shown(row), "result": result, "approvals": await self.loom.approvals(name, below=True)}
+        return {**_shown(row), "result": result, "approvals": await self._approvals(name, "pending")}
 
     # -- doing -------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class Service:
                     raise
         return await self.job(name), row is None
 
-    async def decide(self, by: str, name: str, said: schemas.DecisionBody) -> dict[str, str]:
+    async def decide(self, by: str, name: str, said: schemas.DecisionBody) -> Receipt:
         """Send a decision, and give the job's answer. The same once more is answered so, also when the job is gone.
 
         Raises:
@@ -118,7 +120,7 @@ class Service:
             LoomError: The job does not take it.
         """
         if is_repeated(await self.approval(name), by, said.model_dump(exclude_none=True)):
-            return {"verdict": "already_done", "message": f"{said.choice}: {ONCE}"}
+            return Receipt(verdict="already_done", message=f"{said.choice}: {ONCE}")
         row = await self._open(name)
         self._check_role(by, row)
         job = self.loom.job(row["job"])
@@ -128,23 +130,23 @@ class Service:
             await self._open(name)  # it may have been decided meanwhile
             raise Problem(404, "the job does not wait for this any more", "unknown") from None
 
-    async def abort(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+    async def abort(self, by: str, name: str, said: schemas.ControlBody) -> Receipt:
         """End a job; raises as `_running`."""
         return await (await self._running(name)).abort(by, said.reason)
 
-    async def pause(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+    async def pause(self, by: str, name: str, said: schemas.ControlBody) -> Receipt:
         """Pause a job; raises as `_running`."""
         return await (await self._running(name)).pause(by, said.reason)
 
-    async def resume(self, by: str, name: str, said: schemas.ControlBody) -> dict[str, str]:
+    async def resume(self, by: str, name: str, said: schemas.ControlBody) -> Receipt:
         """Let a paused job go on; raises as `_running`."""
         return await (await self._running(name)).resume(by)
 
-    async def inject(self, by: str, name: str, said: schemas.MessageBody) -> dict[str, str]:
+    async def inject(self, by: str, name: str, said: schemas.MessageBody) -> Receipt:
         """Send a job's agent a message; raises as `_running`."""
         return await (await self._running(name)).inject(said.text, when=said.when, by=by)
 
-    async def _running(self, name: str) -> Job:
+    async def _running(self, name: str) -> JobHandle:
         """Give a handle on a job that goes on.
 
         Raises:
@@ -197,7 +199,7 @@ class Service:
         self._check_role(link.by, row)
         return link, row
 
-    async def follow(self, text: str) -> tuple[links.Link, dict[str, str]]:
+    async def follow(self, text: str) -> tuple[links.Link, Receipt]:
         """Decide as a link says.
 
         Raises:
@@ -224,6 +226,9 @@ class Service:
 
     async def _row(self, name: str) -> dict[str, Any] | None:
         return await self.loom.store.read(lambda tx: tx.job(name))
+
+    async def _approvals(self, job: str | None, status: str | None) -> list[dict[str, Any]]:
+        return await self.loom.store.read(lambda tx: tx.approvals(status, job, below=True))
 
     async def _open(self, name: str) -> dict[str, Any]:
         row = await self.approval(name)

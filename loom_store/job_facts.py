@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from loom_dsl.agent.messages import RUNTIME_DATA
 from loom_dsl.approvals.decision import is_digest
 from loom_dsl.errors import BlobMissing
@@ -64,7 +66,7 @@ class Order:
     name: str
     plan: str
     task: str | None
-    input: Mapping[str, Any]
+    input: Mapping[str, JsonValue]
     workdir: str
     namespace: str
     task_queue: str

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 EntryKind = Literal["message", "note"]
 EffectStatus = Literal["pending", "settled", "failed", "unknown", "cancelled"]
 Moment = datetime | str | float
@@ -70,72 +72,86 @@ class EntryRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a tool did, or was about to do, to the world.
-
-    Attributes:
-        key: Its idempotency key, ``job/turn/call``.
-        status: ``pending`` until it is known how it ended.
-        summary: What the call was about, in a line, without secrets.
-        attempts: How often an attempt came to it; only the first one runs the tool, unless `reconciled` says so.
-        reconciled: What the tool's `reconcile` said of an attempt whose end nobody saw.
-        holder: The process in which the tool runs, while it does; see `activities.lifecycle.lease`.
-        held_until: Until when the holder says so, unless it says so again.
-        images: What stands for the images that the call returned: digest, type and size of each.
-        started_at: When the tool's function was called; None: not that anybody knows. It is not waited for the disk.
-        idempotent: Whether it may be repeated. Such a row is written with the outcome, unless it can be taken back.
-        created: Whether this call of `begin_effect` wrote the intent; always False on reading.
-    """
+    """What a tool did, or was about to do, to the world. Times are ISO 8601 in UTC."""
 
     key: str
+    """Its idempotency key, ``job/turn/call``."""
     job: str
+    """The job's id."""
     turn: int
+    """Number of the turn, from 0."""
     call_id: str
+    """The model's id of the call."""
     tool: str
+    """The tool's name."""
     arguments_digest: str
+    """Digest of the call's arguments."""
     status: EffectStatus
+    """``pending`` until it is known how it ended."""
     result_digest: str | None
+    """Digest of what it gave; None: it gave nothing."""
     note: str | None
+    """What there is to say about how it ended."""
     begun_at: str
+    """When the intent was written down."""
     settled_at: str | None
+    """When the outcome was; None: it has none."""
     summary: str = ""
+    """What the call was about, in a line, without secrets."""
     attempts: int = 1
+    """How often an attempt came to it; only the first one runs the tool, unless `reconciled` says so."""
     reconciled: str | None = None
+    """What the tool's `reconcile` said of an attempt whose end nobody saw."""
     holder: str | None = None
+    """The process in which the tool runs, while it does; see `activities.lifecycle.lease`."""
     held_until: str | None = None
-    images: tuple[Mapping[str, Any], ...] = ()
+    """Until when the holder says so, unless it says so again."""
+    images: tuple[Mapping[str, JsonValue], ...] = ()
+    """What stands for the images that the call returned: digest, type and size of each."""
     started_at: str | None = None
+    """When the tool's function was called; None: not that anybody knows. It is not waited for the disk."""
     idempotent: bool = False
+    """Whether it may be repeated. Such a row is written with the outcome, unless it can be taken back."""
     created: bool = False
+    """Whether this call of `begin_effect` wrote the intent; always False on reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRow:
-    """A request for an approval, as lists show it. The truth is the job's own state.
-
-    Attributes:
-        id: ``ap_…``, unique over all jobs.
-        arguments: The canonical arguments of the call, or None when they are only named by `arguments_digest`.
-        created_at: When it was asked.
-        expires_at: When it expires; None: never.
-        details: Whatever else a front end shows (a preview, a risk), plain JSON.
-    """
+    """A request for an approval, as lists show it. The truth is the job's own state."""
 
     id: str
+    """``ap_…``, unique over all jobs."""
     job: str
+    """The job that asks."""
     tool: str
+    """The tool that is asked about; empty for a graph's question."""
     arguments_digest: str
+    """Digest of the call's arguments; empty for a graph's question."""
     summary: str
+    """What is asked, in a line."""
     created_at: Moment
+    """When it was asked."""
     turn: int = 0
+    """Number of the turn, from 0."""
     node: str = ""
+    """The execution that waits, such as ``calls#1[0]/ask#1``."""
     call_id: str = ""
-    arguments: Any = None
+    """The model's id of the call."""
+    arguments: JsonValue = None
+    """The canonical arguments of the call, or None when they are only named by `arguments_digest`."""
     reason: str = ""
+    """Why it is asked."""
     requester: str = ""
+    """Who asks: who started the job, where four eyes are needed."""
     choices: tuple[str, ...] = ("approve", "reject")
+    """What can be answered."""
     expires_at: Moment | None = None
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    """When it expires; None: never."""
+    policy: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Who may decide and when it escalates, as the agent's or the node's `approvals` say it."""
+    details: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Whatever else a front end shows (a preview, a risk), plain JSON."""
 
 
 def to_millis(moment: Moment) -> int:

@@ -135,7 +135,7 @@ class Undo:
         told, result = None, None
         try:
             secrets = self._lender.secrets(one.facts, one.tool, one.arguments)
-            one = replace(one, arguments=one.arguments | secrets)
+            one = replace(one, arguments={**one.arguments, **secrets})
             happened, result = await self._happened(one)
             told = {"not_happened": NOT_THERE, "unknown": UNCLEAR}.get(happened)
         except PermissionDenied as error:

@@ -238,7 +238,8 @@ def arguments_of(tool: Tool, specifier: str | None) -> dict[str, Any]:
     """
     if specifier is None:
         return {}
-    known = tool.parameters.get("properties", {})
+    schema: dict[str, Any] = tool.parameters
+    known = schema.get("properties", {})
     if specifier.lstrip().startswith("{"):
         try:
             value = read_json(specifier)

@@ -88,7 +88,7 @@ async def _is_gone(performance: "Performance", at: str) -> bool:
     """Whether an execution has begun and is over."""
     status = await performance.loom.graph_job(performance.job).status()
     node = at.rpartition("/")[2].partition("#")[0]
-    return at not in status["tokens"] and node in {name for visits in status["visits"].values() for name in visits}
+    return at not in status.tokens and node in {name for visits in status.visits.values() for name in visits}
 
 
 async def _standing(performance: "Performance") -> dict[str, tuple[str, str]]:
@@ -102,8 +102,8 @@ async def _standing(performance: "Performance") -> dict[str, tuple[str, str]]:
             status = await performance.loom.graph_job(job).status()
         except LoomError:
             continue  # it has not begun
-        asked = {approval["node"]: approval["approval_id"] for approval in status["approvals"]}
-        for at in status["tokens"]:
+        asked = {approval.node: approval.approval_id for approval in status.approvals}
+        for at in status.tokens:
             found[performance.whole(job, at)] = (job, asked.get(at, ""))
     return found
 
@@ -127,11 +127,11 @@ async def _decide(performance: "Performance", at: str) -> None:
 
 async def _signature(handle: JobHandle, asking: str, by: str) -> dict[str, Any]:
     """What stands in for a signature, where one is needed; the verifying activity of a performance takes it."""
-    asked = (approval for approval in (await handle.status())["approvals"] if approval["approval_id"] == asking)
+    asked = (approval for approval in (await handle.status()).approvals if approval.approval_id == asking)
     found = next(asked, None)
-    if found is None or not found["signed"]:
+    if found is None or not found.signed:
         return {}
-    return {"digest": digest_of(found["request"]), "signature": stand_in(handle.id, f"{asking}/{by}")}
+    return {"digest": digest_of(found.request), "signature": stand_in(handle.id, f"{asking}/{by}")}
 
 
 async def _send(performance: "Performance", event: SentEvent) -> None:
@@ -165,7 +165,7 @@ def hurried(plan: Plan, played: Played, seconds: float) -> Plan:
 
     graphs = {}
     for name, graph in plan.graphs.items():
-        dumped = graph.dump() if name in NAMES else body(graph.dump())
+        dumped: dict[str, Any] = graph.dump() if name in NAMES else body(graph.dump())
         inner = {key: body(value) for key, value in dumped.get("graphs", {}).items()}
         graphs[name] = Graph.model_validate({**dumped, **({"graphs": inner} if inner else {})})
     return Plan(plan.root, graphs, plan.agent, plan.agents)
@@ -244,7 +244,7 @@ class Performance:
         before = self.order[: self.order.index(at)]
         while True:
             ended = {name for name, _ in self.ended} >= set(before)
-            if ended and not (before and before[-1] in (await self.loom.graph_job(self.job).status())["tokens"]):
+            if ended and not (before and before[-1] in (await self.loom.graph_job(self.job).status()).tokens):
                 return
             await asyncio.sleep(0.02)
 

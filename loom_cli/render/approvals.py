@@ -32,15 +32,16 @@ def approval_lines(
     event: Event, request: Mapping[str, Any], preview: str, how_to_decide: bool, now: float
 ) -> Iterator[Line]:
     """Say what is asked, why, until when, and how to answer."""
-    name = one_line(str(event.data.get("approval_id", "")), 80)
-    tool = request.get("tool") or event.data.get("tool")
-    node = place(str(event.data.get("node") or "")) or "a node"
+    data: Mapping[str, Any] = event.data
+    name = one_line(str(data.get("approval_id", "")), 80)
+    tool = request.get("tool") or data.get("tool")
+    node = place(str(data.get("node") or "")) or "a node"
     who = f"{one_line(str(tool), 60)} needs approval" if tool else f"{one_line(node, 60)} asks"
     yield f"? {who}  {name}", "bold yellow"
-    request = {**request, "policy": event.data.get("policy"), "signed": event.data.get("signed")}
-    yield from request_lines(request, event.data.get("expires_at"), now, countdown=False)
+    request = {**request, "policy": data.get("policy"), "signed": data.get("signed")}
+    yield from request_lines(request, data.get("expires_at"), now, countdown=False)
     yield from preview_lines(preview, MAX_PREVIEW_LINES, name)
-    choices = event.data.get("choices") or ()
+    choices = data.get("choices") or ()
     if how_to_decide:
         yield f"  {how_to_approve(event.job, name, choices)}", ""
     if how_to_decide and set(choices) <= set(CHOICES):
@@ -118,7 +119,7 @@ def preview_lines(preview: str, most: int = 0, approval: str = "") -> Iterator[L
 
 def changed_line(event: Event, now: float) -> Line:
     """Say what became of a question that still waits."""
-    data = event.data
+    data: Mapping[str, Any] = event.data
     what, due = str(data.get("what", "")), data.get("expires_at")
     until = f", until {clock(due, now)}" if due is not None else ""
     people = ", ".join(one_line(str(name), 80) for name in data.get("to") or ())

@@ -274,7 +274,7 @@ class Timeline:
         return f"{name} {short}".rstrip()
 
     def _result(self, event: Event) -> None:
-        data = event.data
+        data: Mapping[str, Any] = event.data
         status, content = str(data.get("status", "")), str(data.get("content", ""))
         fancy, plain, colour = _MARKS.get(status, ("?", "?", "yellow"))
         notes = [size(len(content))] if status == "success" else [one_line(str(data.get("code") or status), 40)]
@@ -351,7 +351,8 @@ class Timeline:
         self._line(f"! {code}: {message}", "red")
 
     def _iterations(self, event: Event) -> None:
-        self._line(f"! the limit of {plural(int(event.data.get('max_iterations', 0)), 'turn')} is reached", "yellow")
+        most = int(str(event.data.get("max_iterations", 0)))
+        self._line(f"! the limit of {plural(most, 'turn')} is reached", "yellow")
 
     def _compressed(self, event: Event) -> None:
         self._line(f"{self._dot} {compressed_line(event.data)}", "dim")

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from loom_client.effects import told_effects
+from loom_client.effects import effects_of
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.fork import ForkPoint, Said, check_turn, turn_ends
 from loom_dsl.agent.messages import PROJECT_CONTEXT
@@ -186,9 +186,9 @@ def _news(tx: Transaction, point: ForkPoint, shared: Sequence[Entry]) -> Iterato
 def _undone(tx: Transaction, point: ForkPoint) -> Iterator[str]:
     """Name what an abort took back after the conversation had said that it was done."""
     for one in reversed(list(point.line)):
-        for effect in told_effects(tx, one.job):
-            if effect["turn"] < one.turn and effect["undone"] and effect["undone"]["status"] != "failed":
-                yield f"{effect['tool']} (turn {effect['turn'] + 1})"
+        for effect in effects_of(tx, one.job):
+            if effect.turn < one.turn and effect.undone and effect.undone.status != "failed":
+                yield f"{effect.tool} (turn {effect.turn + 1})"
 
 
 def _answered(shared: Sequence[Entry]) -> bool:

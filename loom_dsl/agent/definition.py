@@ -176,7 +176,7 @@ class Agent(BaseModel):
             raise ValueError(f"the model's name {self.model!r} holds spaces; write it as the provider does")
         return self
 
-    def to_plan_data(self) -> dict[str, Any]:
+    def to_plan_data(self) -> dict[str, JsonValue]:
         """Give the whole definition as JSON data, defaults filled in: what the plan's hash is made of."""
         return {"loom": 1, "kind": "agent", **self.model_dump(mode="json")}
 

@@ -203,7 +203,7 @@ class TurnState(BaseModel):
         """Whether the limit is reached, so that this turn must not call the model."""
         return self.turn_counter >= self.max_iterations
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JsonValue]:
         """Write the state as plain JSON data, without the fields that have their default."""
         return {"schema_version": self.schema_version, **self.model_dump(mode="json", exclude_defaults=True)}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from loom_dsl.authoring.outline import counted_visits
 from loom_dsl.graph.plan import Plan, runs
+from loom_dsl.machine.status import JobStatus
 
 _PART = re.compile(r"([^/#\[\]]+)(?:#\d+)?(?:\[\d+\])?")
 
@@ -35,19 +36,19 @@ class Overlay:
         return bool(self.tokens.get(graph, {}).get(node))
 
 
-def overlay_of(plan: Plan, status: Mapping[str, Any]) -> Overlay:
-    """Read a job's status, as the query ``loom.status`` gives it; places that the plan does not have are left out."""
+def overlay_of(plan: Plan, status: JobStatus) -> Overlay:
+    """Count what a job's status has by node; places that the plan does not have are left out."""
     overlay = Overlay()
-    for key, visits in status.get("visits", {}).items():
+    for key, visits in status.visits.items():
         graph = key if key in plan.bodies else graph_at(plan, key)
         nodes = plan.bodies[graph].nodes if graph is not None else {}
         for node, count in visits.items():
             if graph is not None and node in nodes:
                 counts = overlay.visits.setdefault(graph, {})
                 counts[node] = counts.get(node, 0) + count
-    running = set(status.get("running", ()))
-    asked = {approval["node"] for approval in status.get("approvals", ())}
-    for at in status.get("tokens", ()):
+    running = set(status.running)
+    asked = {approval.node for approval in status.approvals}
+    for at in status.tokens:
         graph, node = _place(plan, at)
         if graph is not None:
             word = "running" if at in running else "waiting" if at in asked else "here"

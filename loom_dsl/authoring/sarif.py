@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import JsonValue
+
 from loom_dsl.errors import Diagnostic
 from loom_dsl.graph.checks.codes import CODES, severity_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(findings: Iterable[Diagnostic]) -> dict[str, Any]:
+def sarif(findings: Iterable[Diagnostic]) -> dict[str, JsonValue]:
     """Give findings as one SARIF log with one run: rules by code, results in the order given.
 
     Lines and columns count from 1, as in SARIF. A finding without a file has no location. What to do about a finding
@@ -21,7 +23,7 @@ def sarif(findings: Iterable[Diagnostic]) -> dict[str, Any]:
     number = {code: index for index, code in enumerate(codes)}
     driver = {"name": "loom", "rules": [_rule(code) for code in codes]}
     results = [_result(finding, number[finding.code]) for finding in told]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

@@ -13,12 +13,13 @@ at most, and in milliseconds where it reads little, instead of holding up a work
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import JsonValue
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.expr.compiler import Compiler, Step
+from loom_dsl.expr.compiler import Compiler
 from loom_dsl.expr.functions import FUNCTIONS
 from loom_dsl.expr.values import WORDS, Budget, Scope, Type, check_volume
 
@@ -211,12 +212,12 @@ class Expression:
 
     source: str
     references: tuple[tuple[str, ...], ...]
-    step: Step
+    step: Callable[[Scope], JsonValue]
     type: Type = "any"
     builds: bool = False
     reads: tuple[tuple[str, ...], ...] = ()
 
-    def evaluate(self, names: Mapping[str, Any]) -> Any:
+    def evaluate(self, names: Mapping[str, object]) -> JsonValue:
         """Give the value for these names.
 
         Raises:
@@ -225,7 +226,7 @@ class Expression:
         budget = Budget(names, self.reads)
         scope = Scope(names, budget)
         try:
-            value = self.step(scope)
+            value: JsonValue = self.step(scope)
             return check_volume(scope, value) if self.builds else value
         except ExpressionError as error:
             raise ExpressionError(f"{error.message} in `{self.source}`", error.column) from None

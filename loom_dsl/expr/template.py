@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import ROOTS, Expression, compile_expression
 from loom_dsl.expr.values import MAX_TEXT
@@ -27,9 +29,9 @@ class Template:
     """A JSON value whose text may hold expressions."""
 
     expressions: tuple[Expression, ...]
-    build: Callable[[Mapping[str, Any]], Any]
+    build: Callable[[Mapping[str, object]], JsonValue]
 
-    def evaluate(self, names: Mapping[str, Any]) -> Any:
+    def evaluate(self, names: Mapping[str, object]) -> JsonValue:
         """Fill the holes.
 
         Raises:

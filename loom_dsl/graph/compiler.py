@@ -143,7 +143,8 @@ class Included:
         """Give the graph of a file, and the graphs that it brings along."""
         plan = self._plan(key, entry)
         own = plan.root
-        head = {name: value for name, value in plan.graphs[own].dump().items() if name not in ("loom", "kind", "name")}
+        dumped: dict[str, Any] = plan.graphs[own].dump()
+        head = {name: value for name, value in dumped.items() if name not in ("loom", "kind", "name")}
         inner = head.pop("graphs", {})
         head.pop("version", None)
         for name in _NOT_APPLIED:

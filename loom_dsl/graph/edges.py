@@ -5,7 +5,7 @@ Validators accept the short forms of a document (``next: done``); dumping gives 
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from loom_dsl.agent.states import RunState
 from loom_dsl.errors import ExpressionError
@@ -153,7 +153,7 @@ class Compensation(Part):
 
     activity: str
     """Registered name, or ``module:function``."""
-    with_: Annotated[dict[str, Any], Field(alias="with")] = Field(default_factory=dict)
+    with_: Annotated[dict[str, JsonValue], Field(alias="with")] = Field(default_factory=dict)
     """Arguments; `result` is the result of the node, null if it is not known how the node ended."""
     timeout: float = 60.0
     """Seconds for one attempt."""
@@ -175,7 +175,7 @@ class Node(Part):
     """Lane of the node; the interpreter tells when a token enters another lane."""
     state: RunState | None = None
     """The run's state while a token is here."""
-    write: dict[str, Any] = Field(default_factory=dict)
+    write: dict[str, JsonValue] = Field(default_factory=dict)
     """State fields set from the result; the field's reducer combines the values."""
     max_visits: Annotated[int | None, Field(ge=1)] = None
     """Most entries into this node in one turn; one more fails with the code ``max_visits``, or goes to `exhausted`."""
@@ -185,7 +185,7 @@ class Node(Part):
     """Where a token goes that is here too long; what runs here is cancelled."""
     catch: dict[str, str] = Field(default_factory=dict)
     """Error code (or ``any``) → node."""
-    emit: dict[str, Any] = Field(default_factory=dict)
+    emit: dict[str, JsonValue] = Field(default_factory=dict)
     """Events told when a token enters: type → data."""
     mutex: str | None = None
     """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import ExpressionError, UserError
@@ -78,7 +78,7 @@ class Graph(Body):
     """What happens to a question of its `tool` nodes that nobody answers, and who may answer, as in an agent's file."""
     hooks: HookFunctions = Field(default_factory=dict)
     """Functions, as ``module:function``, that look at the stages of its `tool` nodes' calls, as in an agent's file."""
-    agents: dict[FieldName, dict[str, Any]] = Field(default_factory=dict)
+    agents: dict[FieldName, dict[str, JsonValue]] = Field(default_factory=dict)
     """Agents by name: an agent's fields, or ``{file: reviewer.yaml}``."""
     graphs: dict[FieldName, Body] = Field(default_factory=dict)
     """Graphs that its nodes run: their nodes, or ``{file: part.yaml}``, a graph's document."""
@@ -93,7 +93,7 @@ class Graph(Body):
         rest = {key: item for key, item in value.items() if key != "defaults"}
         return _with_defaults(rest, given)
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, JsonValue]:
         """The normal form, as JSON: no defaults, canonical keys."""
         head = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"loom": 1, "kind": "graph", **head}

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, field_validator, model_validator
 
 from loom_dsl.approvals.policy import read_policy
 from loom_dsl.errors import ExpressionError
@@ -22,14 +22,14 @@ class Branch(Node):
 class ApprovalSpec(Part):
     """What is asked of a human."""
 
-    request: Any
+    request: JsonValue
     """Mapping that gives the request: `summary` for people, and whatever they need to see. ``ask: text`` is short for
     a request with that summary."""
     choices: tuple[str, ...] = ("approve", "reject")
     """The answers that count."""
     late: Literal["reject", "accept"] = "reject"
     """What a decision counts for that was sent after the deadline."""
-    policy: Any = None
+    policy: JsonValue = None
     """What happens while nobody answers, and who may answer: the fields of an agent's `approvals`, or a `${…}`."""
 
     _mappings = field_validator("request", "policy")(mapping)
@@ -68,7 +68,7 @@ class EventSpec(Part):
 
     name: str
     """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it."""
-    key: Any = None
+    key: JsonValue = None
     """Only an event with this key; null takes any."""
     buffer: bool = True
     """Whether an event that came before the token counts. Otherwise it is gone."""
@@ -101,7 +101,7 @@ class TimerSpec(Part):
 
     after: float | str | None = None
     """A duration, or a `${…}` that gives seconds."""
-    until: Any = None
+    until: JsonValue = None
     """Or a time: a `${…}` that gives seconds since the epoch, or text such as 2026-01-31T12:00:00Z."""
 
     _duration = field_validator("after", mode="before")(seconds_or_mapping)
@@ -184,7 +184,7 @@ class Set(Node):
 
     kind: ClassVar[str] = "set"
 
-    set: dict[str, Any]
+    set: dict[str, JsonValue]
     """Field → value; the field's reducer combines the values."""
 
     _mappings = field_validator("set")(mapping)
@@ -227,7 +227,7 @@ class End(Node):
 
     kind: ClassVar[str] = "end"
 
-    end: Any
+    end: JsonValue
     """Mapping that gives the result."""
     terminate: bool = False
     """Whether the graph ends here and now, whatever other branches do."""
@@ -238,11 +238,11 @@ class End(Node):
 class FailSpec(Part):
     """How a graph fails."""
 
-    code: Any = "failed"
+    code: JsonValue = "failed"
     """Code of the job's error."""
-    message: Any = "the graph failed"
+    message: JsonValue = "the graph failed"
     """What people read."""
-    details: Any = None
+    details: JsonValue = None
     """More, as data."""
 
     _mappings = field_validator("code", "message", "details")(mapping)
@@ -276,7 +276,7 @@ class Activity(Node):
 
     activity: str
     """Registered name of the activity."""
-    with_: Annotated[dict[str, Any], Field(alias="with")] = Field(default_factory=dict)
+    with_: Annotated[dict[str, JsonValue], Field(alias="with")] = Field(default_factory=dict)
     """Arguments, mapped from what is known."""
     carrier: str = "remote"
     """``remote``, ``local`` (inside the workflow task; falls back to remote), or a `${…}` giving one of them. A
@@ -317,7 +317,7 @@ class ToolCallNode(Node):
 
     tool: str
     """A built-in's name, or ``module:function``."""
-    with_: Annotated[dict[str, Any], Field(alias="with")] = Field(default_factory=dict)
+    with_: Annotated[dict[str, JsonValue], Field(alias="with")] = Field(default_factory=dict)
     """Its arguments."""
 
     _arguments = field_validator("with_")(mapping)
@@ -330,7 +330,7 @@ class AgentNode(Node):
 
     agent: str
     """Name in the graph's `agents`."""
-    with_: Annotated[dict[str, Any], Field(alias="with")] = Field(default_factory=dict)
+    with_: Annotated[dict[str, JsonValue], Field(alias="with")] = Field(default_factory=dict)
     """`task`: what to do, as text. Everything else is added to it as JSON."""
 
     _arguments = field_validator("with_")(mapping)
@@ -352,7 +352,7 @@ class LlmSpec(Part):
     """What the user says."""
     system: str = ""
     """What the model is told first."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Passed to the model as they are, such as temperature."""
 
     _mappings = field_validator("model", "prompt", "system")(mapping)
@@ -403,7 +403,7 @@ class MapSpec(Part):
     """Expression giving the list."""
     do: str
     """Name of the graph."""
-    with_: Annotated[dict[str, Any] | str | None, Field(alias="with")] = None
+    with_: Annotated[dict[str, JsonValue] | str | None, Field(alias="with")] = None
     """What the graph has as `input`, besides `item` and `index`, or a `${…}` that gives it; absent: what this graph
     has."""
     first: int | str = 0
@@ -458,7 +458,7 @@ class LoopSpec(Part):
 
     do: str
     """Name of the graph."""
-    with_: Annotated[dict[str, Any] | None, Field(alias="with")] = None
+    with_: Annotated[dict[str, JsonValue] | None, Field(alias="with")] = None
     """What the graph has as `input`, besides `index` and `item`, the result of the round before; mapped every round."""
     while_: Annotated[str | None, Field(alias="while")] = None
     """Condition for a round, looked at before it: `result` is that of the round before (null at first), `index`
@@ -504,7 +504,7 @@ class Subgraph(Node):
     ]
     """Name of the graph: of this document's `graphs`, one that Loom ships, or this one itself. Or ``{from: NODE, allow:
     {…}}``: a graph that the node wrote as text, which is checked, held against what is allowed, and run as a job."""
-    with_: Annotated[dict[str, Any] | str | None, Field(alias="with")] = None
+    with_: Annotated[dict[str, JsonValue] | str | None, Field(alias="with")] = None
     """What it has as `input`, or a `${…}` that gives it; absent: what this graph has, or nothing for a written one."""
     child: bool = False
     """Whether it is a job of its own, with a history of its own. It does not see this graph's state then."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ValidationError, model_validator
+from pydantic import JsonValue, ValidationError, model_validator
 
 from loom_dsl.agent.turn import TurnState, Usage
 from loom_dsl.errors import ExpressionError, PlanError
@@ -17,7 +17,7 @@ class InputField(Part):
 
     type: Type = "any"
     """What a value must be."""
-    default: Any = None
+    default: JsonValue = None
     """What it is when it is not given; absent means that it must be."""
     optional: bool = False
     """Whether it may be left out without a default; it is null then."""
@@ -37,7 +37,7 @@ class StateField(Part):
     """What its value must be."""
     reduce: Literal["replace", "append", "extend", "add", "merge", "min", "max"] = "replace"
     """How a written value combines with what is there: needed where parallel branches write."""
-    default: Any = None
+    default: JsonValue = None
     """What it is at first; absent: empty for a list and a dict, 0 for `add`, else null."""
     doc: str = ""
     """What it is for: one sentence for people."""

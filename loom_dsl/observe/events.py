@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from loom_dsl.agent.turn import turn_id
 
@@ -135,7 +135,7 @@ class Event(BaseModel):
     """How deep the recursion is."""
     at: float | None = None
     """When it happened, in seconds since 1970; of what notes no time itself, the second in which it was stored."""
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, JsonValue] = Field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pydantic import JsonValue
+
 from loom_dsl.permissions.decide import Verdict
 from loom_dsl.permissions.traits import ToolTraits
 from loom_dsl.tools.risk import Risk
@@ -29,7 +31,7 @@ class PermissionRequest:
     """
 
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, JsonValue]
     risk: Risk
     read_only: bool
     paths: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+
+from pydantic import JsonValue
 
 from loom_dsl.permissions.command_pattern import CommandPattern, command_pattern, covering_command, literal_pattern
 from loom_dsl.permissions.domains import DomainPattern
@@ -54,7 +55,7 @@ class Call:
     """
 
     names: tuple[str, ...]
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, JsonValue]
     paths: tuple[str, ...] | None
     recursive: bool
     command: ShellReading | None = None

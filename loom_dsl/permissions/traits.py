@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import JsonValue
+
 from loom_dsl.errors import LoomError
 from loom_dsl.permissions.domains import host_of
 from loom_dsl.permissions.paths import is_partly_open, normal_path, shapes_in
@@ -65,7 +67,7 @@ class ToolTraits:
     method: str = ""
     address: str = ""
     declared: frozenset[str] = frozenset()
-    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict, repr=False, compare=False)
     digest: str = ""
 
     def call(self, arguments: Mapping[str, Any]) -> Call:

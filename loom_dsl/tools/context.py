@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from loom_dsl.errors import ApprovalStale, PermissionDenied, ToolUnavailable
 
@@ -123,7 +123,7 @@ class ToolServices:
     secret: Callable[[str, str | None], str] = _no_secret
     output: Callable[[str], str] = _no_output
     todo: Callable[[], tuple[TodoItem, ...]] = _no_todo
-    runtime: Callable[[], Mapping[str, Any]] = dict
+    runtime: Callable[[], Mapping[str, JsonValue]] = dict
     private_hosts: frozenset[str] = frozenset()
     images: bool = False
     protected: tuple[Path, ...] = ()
@@ -225,7 +225,7 @@ class ToolContext:
             )
 
     @property
-    def runtime(self) -> Mapping[str, Any]:
+    def runtime(self) -> Mapping[str, JsonValue]:
         """The run's runtime data (`RunInput.runtime_init_data`)."""
         return self.services.runtime()
 
@@ -248,4 +248,4 @@ class Reconciliation:
     """
 
     outcome: Literal["happened", "not_happened", "unknown"]
-    result: Any = None
+    result: JsonValue = None

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
 
 from loom_dsl.tools.hook_points import HookPoint
 
@@ -31,9 +32,9 @@ class HookCall:
 
     point: HookPoint
     tool: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, JsonValue] = field(default_factory=dict)
     output: str | None = None
-    outcome: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Mapping[str, JsonValue] = field(default_factory=dict)
     job: str = ""
     turn: int = 0
     call_id: str = ""
@@ -52,7 +53,7 @@ class HookAnswer:
     """
 
     deny: str = ""
-    arguments: Mapping[str, Any] | None = None
+    arguments: Mapping[str, JsonValue] | None = None
     output: str | None = None
     note: str = ""
 

@@ -110,7 +110,7 @@ def unconnected(reference: str) -> Tool:
         raise MissingTools(f"{reference!r}: this worker has no MCP server {server!r}")
 
     name = f"{PREFIX}{server}__{tool}" if tool != "*" else f"{PREFIX}{server}__all"
-    schema = {"type": "object", "properties": {}}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
     return Tool(name=name[:_MAX_NAME], description="", parameters=schema, function=missing)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from loom_dsl.errors import ToolDeclarationError
 from loom_dsl.fields import Retry
@@ -92,7 +92,7 @@ _DERIVED: Any = None
 """Stands for a promise that follows from `read_only` when it is not given."""
 
 
-Arguments = dict[str, Any]
+Arguments = dict[str, JsonValue]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +136,8 @@ class Tool:
 
     name: str
     description: str
-    parameters: dict[str, Any]
-    function: Callable[..., Any]
+    parameters: dict[str, JsonValue]
+    function: Callable[..., object]
     arguments: type[BaseModel] | None = None
     read_only: bool = False
     concurrency_safe: bool = _DERIVED
@@ -151,7 +151,7 @@ class Tool:
     preview: Callable[[Arguments, ToolContext], str | Preview] | None = None
     check: Callable[[Arguments], None] | None = None
     reconcile: Callable[[Arguments, ToolContext], Reconciliation] | None = None
-    compensate: Callable[[Arguments, Any, ToolContext], Any] | None = None
+    compensate: Callable[[Arguments, JsonValue, ToolContext], object] | None = None
     is_available: Callable[[], bool] | None = None
     requires_runtime: bool = False
     path_arguments: tuple[str, ...] = ()
@@ -197,7 +197,8 @@ class Tool:
             raise ToolDeclarationError(
                 f"tool {self.name} is declared quick but not read_only; only a tool that changes nothing may be quick"
             )
-        known = self.parameters.get("properties", {})
+        schema: dict[str, Any] = self.parameters
+        known = schema.get("properties", {})
         named = [("path_arguments", name) for name in self.path_arguments]
         named += [("secrets", name) for name in (() if isinstance(self.secrets, str) else self.secrets)]
         named += [("command_argument", self.command_argument), ("address_argument", self.address_argument)]
@@ -231,7 +232,7 @@ class Tool:
 
     def bind(
         self, arguments: Mapping[str, Any], context: ToolContext, secrets: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Turn validated JSON arguments into the keyword arguments of the function.
 
         Args:
@@ -295,7 +296,7 @@ class ToolOptions(TypedDict, total=False):
     preview: Callable[[Arguments, ToolContext], str | Preview]
     check: Callable[[Arguments], None]
     reconcile: Callable[[Arguments, ToolContext], Reconciliation]
-    compensate: Callable[[Arguments, Any, ToolContext], Any]
+    compensate: Callable[[Arguments, JsonValue, ToolContext], object]
     is_available: Callable[[], bool]
     requires_runtime: bool
     path_arguments: tuple[str, ...]
@@ -307,12 +308,12 @@ class ToolOptions(TypedDict, total=False):
 
 
 @overload
-def tool(function: "Callable[..., Any] | Tool", /, **options: Unpack[ToolOptions]) -> Tool: ...
+def tool(function: "Callable[..., object] | Tool", /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
-def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
-    function: Callable[..., Any] | Tool | None = None, /, **options: Unpack[ToolOptions]
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    function: Callable[..., object] | Tool | None = None, /, **options: Unpack[ToolOptions]
+) -> Tool | Callable[[Callable[..., object]], Tool]:
     """Make a tool of an annotated function or of a class: as a decorator, with or without options, or called on one.
 
     The schema comes from the signature, the descriptions from the docstring (Google style, `Args:`). With `arguments`,

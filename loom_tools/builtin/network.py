@@ -18,7 +18,7 @@ from loom_dsl.errors import Aborted, LoomError, PermissionDenied, ToolError
 from loom_dsl.tools.context import Reconciliation, ToolContext
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.secret_references import REFERENCE, put_secrets
-from loom_dsl.tools.tool import Arguments, tool
+from loom_dsl.tools.tool import tool
 from loom_tools.builtin.text_file import describe_size
 
 # Connecting only to addresses of the public internet: the address that was checked is the one that is connected to.
@@ -388,24 +388,24 @@ MAX_REDIRECTS = 5
 SECONDS = 60.0
 
 
-def _key(arguments: Arguments) -> str | None:
+def _key(arguments: dict[str, Any]) -> str | None:
     try:
         return f"host:{parse_url(str(arguments.get('url', ''))).origin}"
     except LoomError:
         return None
 
 
-def _reconcile(arguments: Arguments, context: ToolContext) -> Reconciliation:
+def _reconcile(arguments: dict[str, Any], context: ToolContext) -> Reconciliation:
     """A request that only asks may be sent again; what became of another one, only the server knows."""
     return Reconciliation(outcome="not_happened" if arguments.get("method") in SAFE_METHODS else "unknown")
 
 
-def _check(arguments: Arguments) -> None:
+def _check(arguments: dict[str, Any]) -> None:
     """What is refused wherever the request would come from is refused before anybody is asked about it."""
     check_literal(parse_url(str(arguments["url"])).host)
 
 
-def _preview(arguments: Arguments, context: ToolContext) -> str:
+def _preview(arguments: dict[str, Any], context: ToolContext) -> str:
     headers = "".join(f"{name}: {value}\n" for name, value in (arguments.get("headers") or {}).items())
     return f"{arguments['method']} {arguments['url']}\n{headers}\n{arguments.get('body') or ''}".rstrip()
 

@@ -1,7 +1,7 @@
 """Reading on in an output that was too long for one result."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -59,12 +59,16 @@ def _places(text: str, ref: str, start: int, find: str) -> str:
 # The list of what is still to do, which an agent keeps for itself.
 
 
+def _todo_summary(arguments: dict[str, Any]) -> str:
+    return f"keep a list of {len(arguments.get('items') or ())} things to do"
+
+
 @tool(
     read_only=True,  # it changes nothing outside the conversation, which is where the list is kept
     concurrency_safe=False,
     quick=True,
     timeout=30,
-    summarise=lambda arguments: f"keep a list of {len(arguments.get('items') or ())} things to do",
+    summarise=_todo_summary,
 )
 def todo(context: ToolContext, items: Annotated[list[TodoItem], Field(max_length=100)] | None = None) -> str:
     """Keep a list of what is to do. Give the whole list each time something changes; give nothing to read it.

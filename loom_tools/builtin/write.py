@@ -6,13 +6,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from loom_dsl.errors import LoomError, ToolError
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.text.redaction import cut_middle
 from loom_dsl.tools.context import Preview, Reconciliation, ToolContext
 from loom_dsl.tools.risk import Risk
-from loom_dsl.tools.tool import Arguments, tool
+from loom_dsl.tools.tool import tool
 from loom_tools.builtin.read import file_key
 from loom_tools.builtin.text_file import MAX_READ, TextFile, decode, describe_size, readable
 from loom_tools.workspace.replace import ABSENT, Expected, FileChanged
@@ -82,7 +83,7 @@ def _name(where: str, *state: str | int) -> str:
 # Deleting files.
 
 
-def _preview(arguments: Arguments, context: ToolContext) -> Preview:
+def _preview(arguments: dict[str, Any], context: ToolContext) -> Preview:
     path = arguments["path"]
     try:
         with Workspace(context.working_dir) as space:
@@ -96,7 +97,7 @@ def _preview(arguments: Arguments, context: ToolContext) -> Preview:
     return Preview(text, state=found.name)
 
 
-def _reconcile(arguments: Arguments, context: ToolContext) -> Reconciliation:
+def _reconcile(arguments: dict[str, Any], context: ToolContext) -> Reconciliation:
     """Look whether it is gone: an earlier attempt is the likely reason, though not the only one."""
     try:
         with Workspace(context.working_dir) as space:
@@ -195,7 +196,7 @@ _MAX_ATTEMPTS = 3
 _WORD = re.compile(r"\w{3,40}")
 
 
-def _preview_write(arguments: Arguments, context: ToolContext) -> Preview:
+def _preview_write(arguments: dict[str, Any], context: ToolContext) -> Preview:
     path, content = arguments["path"], arguments["content"]
     try:
         with Workspace(context.working_dir) as space:
@@ -227,12 +228,16 @@ def _written(path: str, found: FileState, content: str) -> str:
     return "\n".join([*notes, *filter(None, [difference(path, readable(old.text), content)])])
 
 
+def _write_summary(arguments: dict[str, Any]) -> str:
+    return f"write {arguments.get('path')} ({len(arguments.get('content', ''))} characters)"
+
+
 @tool(
     path_arguments=("path",),
     concurrency_key=file_key,
     idempotent=True,  # the same content twice is the same file
     timeout=30,
-    summarise=lambda arguments: f"write {arguments.get('path')} ({len(arguments.get('content', ''))} characters)",
+    summarise=_write_summary,
     preview=_preview_write,
 )
 def write_file(context: ToolContext, path: str, content: str) -> str:
@@ -267,7 +272,7 @@ def _approved_state(space: Workspace, context: ToolContext, path: str, data: byt
     return found.expected
 
 
-def _preview_edit(arguments: Arguments, context: ToolContext) -> Preview:
+def _preview_edit(arguments: dict[str, Any], context: ToolContext) -> Preview:
     state = ""
     try:
         with Workspace(context.working_dir) as space:
@@ -280,7 +285,7 @@ def _preview_edit(arguments: Arguments, context: ToolContext) -> Preview:
     return Preview(shown or "only bytes change that are no text", state=as_found)
 
 
-def _reconcile_edit(arguments: Arguments, context: ToolContext) -> Reconciliation:
+def _reconcile_edit(arguments: dict[str, Any], context: ToolContext) -> Reconciliation:
     """Look whether an edit that nobody saw the end of is in the file, which is replaced in one step or not at all."""
     try:
         with Workspace(context.working_dir) as space:

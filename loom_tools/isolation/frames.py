@@ -162,7 +162,7 @@ def read_there(body: bytes) -> Message:
     return message
 
 
-def plain(result: object) -> object:
+def plain(result: object) -> Any:
     """Make what users' code gave plain: values of JSON, and what Loom's own classes hold of them."""
     try:
         if isinstance(result, HookAnswer) and result.arguments is not None:
@@ -184,7 +184,7 @@ def _as_json(result: object) -> object:
         return Stranger(type(result).__name__)
 
 
-def shown(result: object) -> object:
+def shown(result: object) -> Any:
     """Give in the worker what stands for a result of the other process."""
     if isinstance(result, Stranger):
         return type(result.name, (), {})()

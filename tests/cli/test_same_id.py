@@ -93,7 +93,7 @@ async def test_an_id_that_was_taken_after_a_client_wrote_its_job_down_ends_that_
         with pytest.raises(JobExists, match="it is not this store's"):
             await own.start(agent, "do it", workdir=tmp_path, job=job)
         (ended,) = await own.jobs()
-        assert (ended["status"], ended["result"]["error"]["code"]) == ("failed", "job_exists")
+        assert (ended.status, ended.error and ended.error.code) == ("failed", "job_exists")
         with pytest.raises(ConflictError, match="has ended"):
             await own.start(agent, "do it", workdir=tmp_path, job=job)
         await theirs.handle.terminate("the test ends")

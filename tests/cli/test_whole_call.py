@@ -13,6 +13,7 @@ from loom_cli.app import run
 from loom_cli.commands.approve.approve import done_line
 from loom_cli.render.approvals import FOLLOWING, decided_line, preview_lines, waiting_lines
 from loom_cli.render.terminal import Terminal, cells
+from loom_client.records import Receipt
 from loom_dsl.observe.events import decode
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_store.rows import ApprovalRow
@@ -146,7 +147,10 @@ def test_an_expiry_that_lets_a_call_run_looks_like_none_that_does_not() -> None:
     ],
 )
 def test_a_decision_is_said_to_be_what_became_of_it(said: dict[str, str], line: str) -> None:
-    assert done_line({"id": "ap_1", "tool": "send", "job": "j", "details": {}}, "approve", said) == line
+    assert (
+        done_line({"id": "ap_1", "tool": "send", "job": "j", "details": {}}, "approve", Receipt.model_validate(said))
+        == line
+    )
 
 
 def test_no_line_of_a_shown_approval_is_at_the_margin_but_its_head(loom: Loom) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from loom_cli.commands.serve.log import OneLine
 from loom_cli.required_action import Facts, Pending, reason, required_action, stands_still
+from loom_dsl.machine.status import Wait
 from loom_dsl.text.printable import clock
 
 NOW = 1_000_000.0
@@ -161,10 +162,10 @@ ASKED = {**APPROVAL, "job": "job-1", "choices": ["approve", "reject"]}
         ),
         (facts(row={"paused_by": "ann"}, approvals=[ASKED]), "paused by ann; go on with `loom resume job-1`"),
         (
-            facts(worker=True, waits=[{"at": "gate", "event": "paid"}]),
+            facts(worker=True, waits=[Wait(at="gate", event="paid")]),
             "gate waits for the event paid: `loom event job-1 paid`",
         ),
-        (facts(worker=True, waits=[{"at": "gate", "until": NOW + 60}]), ""),
+        (facts(worker=True, waits=[Wait(at="gate", until=NOW + 60)]), ""),
         (facts(worker=False), f"{NOBODY} on the queue loom; start one with `loom worker`"),
         (facts(halted=[HALTED]), TOLD),
         (
@@ -194,8 +195,8 @@ QUIET = facts(worker=True, halted=[HALTED])
         (replace(QUIET, step=Pending("")), False),
         (replace(QUIET, outages=[OUTAGE]), False),
         (replace(QUIET, waits=None), False),
-        (replace(QUIET, waits=[{"at": "pause", "until": NOW + 60}]), False),
-        (replace(QUIET, waits=[{"at": "gate", "event": "paid", "key": None}]), True),
+        (replace(QUIET, waits=[Wait(at="pause", until=NOW + 60)]), False),
+        (replace(QUIET, waits=[Wait(at="gate", event="paid")]), True),
         (replace(QUIET, approvals=[APPROVAL]), True),
         (replace(QUIET, approvals=[{**APPROVAL, "expires_at": NOW + 60}]), False),
         (

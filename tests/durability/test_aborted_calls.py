@@ -156,5 +156,5 @@ async def test_a_job_that_ends_by_the_order_before_it_is_asked_to_confirm_was_ab
             return await write(work)
 
         slow = Job(job.id, opened.loom.client, _Slow(store, late), PATIENCE)  # type: ignore[arg-type]
-        assert (await slow.abort("me", "enough"))["verdict"] == "recorded"
+        assert (await slow.abort("me", "enough")).verdict == "recorded"
     assert (await job.result()).status == "aborted"

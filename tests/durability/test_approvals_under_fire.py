@@ -99,7 +99,7 @@ class Crowd:
 
         async def all_asked() -> bool:
             rows = await self.house.loom.approvals(status=None)
-            self.approvals = {row["job"]: row["id"] for row in rows}
+            self.approvals = {row.job: row.id for row in rows}
             return len(self.approvals) == self.each * len(POLICIES)
 
         await eventually(all_asked, self.patience, every=0.2)
@@ -213,14 +213,14 @@ async def test_waiting_jobs_lose_no_decision_count_each_once_and_do_on_time_what
 
 async def check(crowd: Crowd) -> None:
     """Each question was asked and decided once, and what was refused was told by name."""
-    rows = {row["job"]: row for row in await crowd.house.loom.approvals(status=None)}
+    rows = {row.job: row for row in await crowd.house.loom.approvals(status=None)}
     for name, jobs in crowd.jobs.items():
         for job in jobs:
             told = await events(job)
             assert len(of(told, EventType.APPROVAL_REQUESTED)) == 1
             (decided,) = of(told, EventType.APPROVAL_DECIDED)
             assert decided["choice"] == ("expired" if name == "expires" else "approve")
-            assert rows[job.id]["status"] == ("expired" if name == "expires" else "approved")
+            assert rows[job.id].status == ("expired" if name == "expires" else "approved")
             verdicts = {data["verdict"] for data in of(told, EventType.WARNING) if data["code"] == "signal_refused"}
             assert verdicts <= {"already_decided", "not_allowed", "ended"}
             what = [data["what"] for data in of(told, EventType.APPROVAL_CHANGED)]

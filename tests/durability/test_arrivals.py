@@ -158,7 +158,7 @@ async def test_decisions_that_keep_coming_after_the_deadline_do_not_keep_the_que
             await eventually(lambda: decided(job))
         assert (await account(opened.loom.store, job)).status == "completed"
     (row,) = await opened.loom.approvals(job.id, status=None)
-    assert row["status"] == "expired"
+    assert row.status == "expired"
     assert set(await refusals(job)) <= {"expired", "full", "ended", "unknown"}
     assert effects_of(opened.workdir(job)) == []
 

@@ -51,7 +51,7 @@ async def waits(job: GraphJob, at: str) -> None:
 
     async def there() -> bool:
         try:
-            return at in (await job.status())["tokens"]
+            return at in (await job.status()).tokens
         except NotFoundError:
             return False  # a child that is written down is started a moment later
 

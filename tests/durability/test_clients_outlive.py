@@ -178,12 +178,11 @@ async def test_a_runner_and_a_question_outlast_a_kill(house: Opener, own_server:
         await eventually(lambda: lines(workdir, BEGUN))
         ((row),) = await opened.loom.jobs()
         own_server.kill()
-        asked = asyncio.create_task(opened.loom.job(row["job"]).status())
+        asked = asyncio.create_task(opened.loom.job(row.job).status())
         await own_server.start()
-        answer: dict[str, Any] = await asked
-        assert answer["state"]
+        assert (await asked).state
         (workdir / HOLD).unlink()
-        assert (await running)["success"]
+        assert (await running).success
 
 
 async def test_what_is_sent_while_the_server_is_away_keeps_its_limit(house: Opener, own_server: DevServer) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from activities.runtime import Runtime
-from loom_client.effects import told_effects
+from loom_client.effects import effects_of
 from loom_dsl.observe.events import EventType
 from loom_tools.registry import ToolRegistry
 from tests.durability.conftest import Opener
@@ -48,12 +48,13 @@ async def test_an_abort_takes_back_what_was_done_and_tells_what_it_could_not(hou
     assert lines(opened.workdir(job), TAKEN_BACK) == ["flight done: flight", "ticket", "ticket", "ticket", "hotel 7"]
     outcomes = [(data["node"].split()[0], data["outcome"]) for data in of(await events(job), EventType.COMPENSATED)]
     assert outcomes == [("place", "undone"), ("note", "kept"), ("stubborn", "failed"), ("book", "undone")]
-    told = await opened.loom.store.read(lambda tx: told_effects(tx, job.id))
-    assert [(effect["tool"], effect["state"]) for effect in told] == [
+    told = await opened.loom.store.read(lambda tx: effects_of(tx, job.id))
+    assert [(effect.tool, effect.state) for effect in told] == [
         ("book", "compensated"),
         ("stubborn", "settled, not taken back"),
         ("note", "settled"),
         ("place", "compensated"),
     ]
-    assert "RuntimeError: closed today (3 attempts)" in told[1]["undone"]["note"]
-    assert told[1]["undone"]["attempts"] == 3
+    assert told[1].undone is not None
+    assert "RuntimeError: closed today (3 attempts)" in (told[1].undone.note or "")
+    assert told[1].undone.attempts == 3

@@ -67,7 +67,7 @@ async def by_http(server: DevServer, job: Job, decision: dict[str, Any]) -> None
 
 async def by_update(server: DevServer, job: Job, decision: dict[str, Any]) -> None:
     answer = await job.decide(decision["approval_id"], decision["choice"], by=decision["by"])
-    assert answer["verdict"] == "recorded"
+    assert answer.verdict == "recorded"
 
 
 @pytest.mark.parametrize("send", [by_temporal_cli, by_bare_client, by_http, by_update])
@@ -83,7 +83,7 @@ async def test_a_decision_comes_from_anywhere(house: Opener, dev_server: DevServ
     (decided,) = of(await events(job), EventType.APPROVAL_DECIDED)
     assert (decided["choice"], decided["by"]) == ("approve", "somebody")
     (row,) = await opened.loom.approvals(job.id, status=None)
-    assert (row["status"], row["by"]) == ("approved", "somebody")
+    assert (row.status, row.by) == ("approved", "somebody")
 
 
 def writing(*paths: str) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ async def test_who_edits_is_told_at_once_what_does_not_fit_and_the_question_stay
             await job.decide(name, "edit", edited_arguments={"path": "b.txt"}, by="me")
         assert caught.value.verdict == "invalid"
         (row,) = await opened.loom.approvals(job.id)
-        assert (row["id"], row["status"]) == (name, "pending")
+        assert (row.id, row.status) == (name, "pending")
         await job.decide(name, "edit", edited_arguments={"path": "b.txt", "content": "x"}, by="me")
         assert (await account(opened.loom.store, job)).status == "completed"
     assert (opened.workdir(job) / "b.txt").read_text() == "x"
@@ -250,7 +250,7 @@ async def test_an_answer_in_the_tools_place_is_what_the_model_reads(house: Opene
     (result,) = of(await events(job), EventType.TOOL_RESULT)
     assert result["status"] == "success"
     (row,) = await opened.loom.approvals(job.id, status=None)
-    assert row["status"] == "answered"
+    assert row.status == "answered"
 
 
 async def test_who_decides_may_end_the_job_and_the_conversation_stays_legal(house: Opener) -> None:
@@ -261,7 +261,7 @@ async def test_who_decides_may_end_the_job_and_the_conversation_stays_legal(hous
     assert found.status == "aborted"
     assert effects_of(opened.workdir(job)) == []
     assert [message["role"] for message in found.messages] == ["user", "assistant", "tool"]
-    assert (await opened.loom.approvals(job.id, status=None))[0]["status"] == "terminated"
+    assert (await opened.loom.approvals(job.id, status=None))[0].status == "terminated"
 
 
 async def test_a_halted_job_is_picked_up_by_a_decision_after_its_worker_was_gone(house: Opener) -> None:
@@ -298,9 +298,9 @@ async def test_a_quorum_of_approvers_decides_by_update_and_signal_and_refusals_h
             with pytest.raises(DecisionRefused) as caught:
                 await job.decide(approval, "approve", by=by, digest=digest)
             assert caught.value.verdict == verdict
-        assert (await job.decide(approval, "approve", by="ann"))["message"] == "approve recorded: 1 of 2 (ann)"
+        assert (await job.decide(approval, "approve", by="ann")).message == "approve recorded: 1 of 2 (ann)"
         (row,) = await opened.loom.approvals(job.id)
-        assert row["policy"] == {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True}
+        assert row.policy == {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True}
         # Nobody else is left who may: the one who started it can only be told so.
         await job.handle.signal("loom.decision", {"approval_id": approval, "choice": "approve", "by": "bob"})
         await job.decide(approval, "reject", by="ann", message="alone")

@@ -91,7 +91,7 @@ async def settle(house: House, job: GraphJob) -> GraphResult:
     """Approve the one call, send the one event, and wait for the end."""
     await job.decide(await house.approval(job), "approve", by="me")
     said = await job.event("release", {"by": "ops"}, key="v1")
-    assert said["verdict"] == "recorded"
+    assert said.verdict == "recorded"
     return await asyncio.wait_for(job.result(), PATIENCE)
 
 
@@ -124,7 +124,7 @@ async def test_a_worker_killed_in_the_middle_changes_nothing(house: Opener) -> N
         await opened.approval(job)  # the model and the agent are being asked meanwhile
         worker.kill()
         said = await job.event("release", {"by": "ops"}, key="v1")
-        assert said["verdict"] == "unconfirmed"
+        assert said.verdict == "unconfirmed"
         await worker.start()
         (folder / HOLD).touch()
         await job.decide(await opened.approval(job), "approve", by="me")
@@ -269,7 +269,7 @@ async def test_a_graph_that_is_aborted_takes_back_what_it_did_too(house: Opener)
         job = await start(opened, FAILING, input={"how": "wait"})
 
         async def waits() -> bool:
-            return (await job.status())["tokens"] == ["wait#1"]
+            return (await job.status()).tokens == ("wait#1",)
 
         await eventually(waits)
         await job.abort(by="me", reason="not today")
@@ -286,7 +286,7 @@ async def test_events_that_nobody_waits_for_are_refused(house: Opener) -> None:
         job = await start(opened, FAILING, input={"how": "wait"})
         with pytest.raises(NotFoundError, match="no node of this job waits for the event 'gone'"):
             await job.event("gone")
-        assert (await job.event("go"))["verdict"] == "recorded"
+        assert (await job.event("go")).verdict == "recorded"
         assert (await asyncio.wait_for(job.result(), PATIENCE)).status == "completed"
 
 

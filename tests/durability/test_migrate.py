@@ -46,7 +46,7 @@ async def ended(house: Opener, new: Plan, names: dict[str, str]) -> Any:
         job = await opened.loom.start_graph(plan(ASKS), workdir=opened.folder)
         name = await opened.approval(job)
         await job.migrate(new, names)
-        assert (await job.status())["plan"] == new.hash
+        assert (await job.status()).plan == new.hash
         await job.decide(name, "approve")
         result = (await job.result()).result
     row = await opened.loom.store.read(lambda tx: tx.job(job.id))
@@ -89,7 +89,7 @@ async def test_a_token_without_a_home_keeps_the_job_where_it_is(house: Opener) -
         name = await opened.approval(job)
         with pytest.raises(ConflictError, match=r"was not moved: .*no node `ask`; name its new home: ask=NODE"):
             await job.migrate(plan(ASKS.replace("ask: {approval", "question: {approval")))
-        assert (await job.status())["plan"] == plan(ASKS).hash
+        assert (await job.status()).plan == plan(ASKS).hash
         await job.decide(name, "approve")
         assert (await job.result()).result == [2, 4]
 
@@ -130,8 +130,8 @@ async def test_a_move_during_a_long_activity_says_what_it_waits_for_and_begins_n
         with pytest.raises(ConflictError, match="name its new home: work=NODE"):
             await job.migrate(homeless)
         answer = await job.migrate(new)
-        assert answer["verdict"] == "waiting"
-        assert "it waits for `work#1`" in answer["message"]
+        assert answer.verdict == "waiting"
+        assert "it waits for `work#1`" in answer.message
         with pytest.raises(ConflictError, match="being moved already"):
             await job.migrate(new)
         (opened.folder / HOLD).unlink()

@@ -117,7 +117,7 @@ async def test_a_resume_ends_the_wait_at_once(house: Opener) -> None:
         job = await opened.start()
         step = await waits_for(opened, job, tries=4)
         await endpoint.up()
-        assert (await job.resume(by="ops"))["verdict"] == "recorded"
+        assert (await job.resume(by="ops")).verdict == "recorded"
         result = await job.result()
         await endpoint.down()
     assert result.status == "completed"
@@ -144,7 +144,7 @@ async def test_a_step_that_is_halted_outlives_its_worker_and_goes_on_when_it_is_
         assert (step["cause"], step["at"]) == ("model_unavailable", "model#1")
     await endpoint.up()
     async with opened.inside(given):
-        assert (await job.status())["halted"][0]["cause"] == "model_unavailable"
+        assert (await job.status()).halted[0].cause == "model_unavailable"
         await job.resume(by="ops")
         result = await job.result()
     await endpoint.down()

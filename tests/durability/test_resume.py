@@ -95,7 +95,7 @@ async def test_what_was_decided_stays_so_a_child_job_begins_anew_and_the_history
 
 async def _told(store: Store, job: GraphJob) -> bool:
     try:
-        return (await job.event("told", "now"))["verdict"] == "recorded"
+        return (await job.event("told", "now")).verdict == "recorded"
     except Exception:  # not yet; or it was told, the answer came too late, and the job has ended by now
         row = await store.read(lambda tx: tx.job(job.id))
         return row is not None and row["ended_at"] is not None

@@ -85,13 +85,13 @@ async def test_each_firing_is_a_job_of_its_own_under_the_plan_of_that_day(
         await written(opened, job)
         await schedules.trigger(task_queue)  # is skipped: the one before waits
         await eventually(lambda: skipped(opened, task_queue))
-        assert (await opened.loom.graph_job(job).event("go"))["verdict"] == "recorded"
+        assert (await opened.loom.graph_job(job).event("go")).verdict == "recorded"
         result = await asyncio.wait_for(opened.loom.graph_job(job).result(), PATIENCE)
         shown = await schedules.show(task_queue)
     assert (result.status, result.result) == ("completed", {"text": "a"})
     (row,) = await opened.loom.jobs()
-    assert (row["job"], row["agent"], row["session"], row["status"]) == (job, "nightly", f"s-{job}", "completed")
-    assert (row["task"], row["workdir"]) == ('{"text": "a"}', str(opened.folder))
+    assert (row.job, row.agent, row.session, row.status) == (job, "nightly", f"s-{job}", "completed")
+    assert (row.task, row.workdir) == ('{"text": "a"}', str(opened.folder))
     assert (shown.jobs, shown.fired, shown.skipped) == ([job], 1, 1)
     await eventually(lambda: listed(opened, task_queue))  # the server's lists come a moment later
     await schedules.delete(task_queue)

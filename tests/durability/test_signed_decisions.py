@@ -54,7 +54,7 @@ async def refused(job: Job, payload: dict[str, Any]) -> str:
             answer = await job.decide(payload["approval_id"], payload["choice"], **fields)
         except DecisionRefused as refusal:
             return refusal.verdict
-        assert answer["verdict"] == "unconfirmed"
+        assert answer.verdict == "unconfirmed"
 
 
 async def sent_in_time(job: Job, asked: "Asked") -> dict[str, Any]:
@@ -150,8 +150,8 @@ async def test_only_what_the_right_person_signed_counts_and_that_once(house: Ope
         second = await question(opened, job, 1)
         assert effects_of(opened.workdir(job)) == ["0/call_1_0 one"]
         again = {key: value for key, value in late.items() if key not in ("approval_id", "choice")}
-        said = await job.decide(late["approval_id"], late["choice"], **again)
-        assert said["verdict"] in ("recorded", "unconfirmed")  # the very same once more, which counts once
+        receipt = await job.decide(late["approval_id"], late["choice"], **again)
+        assert receipt.verdict in ("recorded", "unconfirmed")  # the very same once more, which counts once
         assert await refused(job, first.signed(nonce=late["signature"]["nonce"])) == "replayed"
         other = {**first.signed(), "approval_id": second.row["id"]}
         assert await refused(job, other) == "wrong_digest"
@@ -175,9 +175,9 @@ async def test_only_what_the_right_person_signed_counts_and_that_once(house: Ope
 async def check_trail(house: House, job: Job) -> None:
     """By which key each decision was signed is told by the lists and by the audit trail, which has every refusal."""
     rows = await house.loom.approvals(job.id, status=None)
-    assert [(row["status"], row["by"], row["keys"]) for row in rows] == [
-        ("approved", "maria", [MARIA.name]),
-        ("approved", "maria", [NEW.name]),
+    assert [(row.status, row.by, row.keys) for row in rows] == [
+        ("approved", "maria", (MARIA.name,)),
+        ("approved", "maria", (NEW.name,)),
     ]
     entries = await house.loom.store.read(lambda tx: tx.audit_entries(job.id))
     decided = [entry.data for entry in entries if entry.kind == "approval_decided"]

@@ -56,7 +56,7 @@ async def test_what_the_server_gave_to_two_runs_is_told_as_recorded(
             patch.setattr("loom_client.job.secrets.token_hex", lambda _: "the same")
             answers = [await job.inject("once") for _ in range(2)]
         await aborted(opened, job)
-    assert {answer["verdict"] for answer in answers} <= {"recorded", "unconfirmed"}
+    assert {answer.verdict for answer in answers} <= {"recorded", "unconfirmed"}
     assert len(await told(job, EventType.CONTROL, op="inject")) == 1
 
 
@@ -146,12 +146,12 @@ async def test_a_paused_job_does_nothing_until_it_is_resumed(house: Opener) -> N
     async with opened.inside():
         job = await opened.start(hold=True)
         await eventually(lambda: lines(opened.workdir(job), BEGUN))
-        assert (await job.pause(by="me", reason="lunch"))["verdict"] == "recorded"
+        assert (await job.pause(by="me", reason="lunch")).verdict == "recorded"
         opened.release(job)
 
         async def rests() -> bool:
             status = await job.status()
-            return not status["running"] and status["paused"]["by"] == "me"
+            return not status.running and status.paused is not None and status.paused["by"] == "me"
 
         await eventually(rests)
 
@@ -176,7 +176,7 @@ async def test_an_abort_ends_a_paused_job(house: Opener) -> None:
         job = await opened.start(hold=True)
         await eventually(lambda: lines(opened.workdir(job), BEGUN))
         await job.pause(by="me")
-        assert (await job.abort(by="me", reason="enough"))["verdict"] == "recorded"
+        assert (await job.abort(by="me", reason="enough")).verdict == "recorded"
         assert (await job.result()).status == "aborted"
 
 
@@ -192,7 +192,7 @@ async def test_a_message_reaches_the_agent(house: Opener, when: str, roles: list
     async with opened.inside():
         job = await opened.start(hold=True)
         await eventually(lambda: lines(opened.workdir(job), BEGUN))
-        assert (await job.inject("one more thing", when=when, by="me"))["verdict"] == "recorded"
+        assert (await job.inject("one more thing", when=when, by="me")).verdict == "recorded"
         opened.release(job)
         found = await account(opened.loom.store, job)
     assert [message["role"] for message in found.messages] == roles

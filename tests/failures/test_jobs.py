@@ -161,7 +161,7 @@ async def test_what_cannot_be_started_is_refused_and_leaves_nothing(
     refused.mkdir()
     with pytest.raises(kind, match=words):
         await stand.loom.start(stand.agent(), **{"task": "do it", "workdir": refused, **given})
-    assert str(given.get("workdir", refused)) not in [row["workdir"] for row in await stand.loom.jobs(1_000)]
+    assert str(given.get("workdir", refused)) not in [row.workdir for row in await stand.loom.jobs(1_000)]
 
 
 async def test_a_place_outside_the_workers_root_is_refused(stand: Stand, tmp_path: Path) -> None:
@@ -219,6 +219,6 @@ async def asked(stand: Stand, job: str) -> str:
     """Wait for a job's approval request, and give its id."""
 
     async def waiting() -> str:
-        return next((row["id"] for row in await stand.loom.approvals(job)), "")
+        return next((row.id for row in await stand.loom.approvals(job)), "")
 
     return await eventually(waiting)

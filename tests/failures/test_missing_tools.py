@@ -9,6 +9,7 @@ from loom_cli.dev.server import DevServer
 from loom_cli.required_action import why
 from loom_client.connection import temporal
 from loom_client.job import Job
+from loom_client.records import ApprovalRecord
 from loom_dsl.observe.events import EventType
 from tests.durability.reading import events, histories, of, unheard_of
 from tests.failures.stand import Stand, serving, standing
@@ -35,11 +36,11 @@ async def waits(stand: Stand, job: Job) -> None:
 async def asked(stand: Stand, job: Job) -> str:
     """Wait for the job's approval."""
 
-    async def pending() -> list[dict[str, Any]]:
+    async def pending() -> list[ApprovalRecord]:
         return await stand.loom.approvals(job.id)
 
-    rows: list[dict[str, Any]] = await eventually(pending)
-    return str(rows[0]["id"])
+    rows: list[ApprovalRecord] = await eventually(pending)
+    return rows[0].id
 
 
 async def test_a_job_waits_for_a_worker_that_has_its_tools(

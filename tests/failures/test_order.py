@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from loom_client.records import ApprovalRecord
 from loom_dsl.agent.messages import legal_order
 from tests.failures.bad_tools import BUILTINS, NAMES
 from tests.failures.stand import Stand
@@ -43,15 +44,15 @@ async def test_a_conversation_can_be_gone_on_with(stand: Stand, ending: str) -> 
     session = f"s-{stand.tries}-{ending.replace(' ', '-')}"
     job = await stand.start(ending, agent=fields(ending), session=session)
 
-    async def asked() -> list[dict[str, Any]]:
+    async def asked() -> list[ApprovalRecord]:
         return await stand.loom.approvals(job.id)
 
     if ending != "expire":
-        rows: list[dict[str, Any]] = await eventually(asked)
+        rows: list[ApprovalRecord] = await eventually(asked)
         if ending == "abort while asked":
             await job.abort(by="me")
         elif ending == "abort":
-            await job.decide(rows[0]["id"], "approve", by="me")
+            await job.decide(rows[0].id, "approve", by="me")
             await job.abort(by="me")
         else:
             await decide_all(stand, job.id, ending)
@@ -71,9 +72,9 @@ async def decide_all(stand: Stand, job: str, choice: str) -> None:
 
     async def more() -> bool:
         for row in await stand.loom.approvals(job):
-            if row["id"] not in decided:
-                decided.add(row["id"])
-                await stand.loom.job(job).decide(row["id"], choice, by="me")
+            if row.id not in decided:
+                decided.add(row.id)
+                await stand.loom.job(job).decide(row.id, choice, by="me")
         return len(decided) == 2
 
     await eventually(more)

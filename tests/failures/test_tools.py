@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from loom_client.records import ApprovalRecord
 from loom_dsl.observe.events import EventType
 from tests.durability.reading import of
 from tests.failures.bad_tools import LONG, NAMES, called
@@ -145,16 +146,16 @@ async def test_what_describes_a_call_may_fail_and_the_call_runs(stand: Stand, na
 async def test_what_describes_a_call_may_fail_and_an_approver_is_asked(stand: Stand, name: str) -> None:
     job = await stand.start(f"ask {name}", agent=CASES[f"ask {name}"]["agent"])
 
-    async def asked() -> list[dict[str, Any]]:
+    async def asked() -> list[ApprovalRecord]:
         return await stand.loom.approvals(job.id)
 
-    rows: list[dict[str, Any]] = await eventually(asked)
+    rows: list[ApprovalRecord] = await eventually(asked)
     (row,) = rows
-    assert row["summary"] == f'{name}({{"text":"x"}})'
+    assert row.summary == f'{name}({{"text":"x"}})'
     if name in PREVIEWS:
-        preview = await stand.loom.store.read(lambda tx: tx.get_blob(row["details"]["preview"]))
+        preview = await stand.loom.store.read(lambda tx: tx.get_blob(row.details["preview"]))
         assert preview.decode() == f"(no preview: {PREVIEWS[name]})"
-    await job.decide(row["id"], "approve", by="me")
+    await job.decide(row.id, "approve", by="me")
     assert (await stand.unharmed(job)).tool()["content"] == "did x"
 
 

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from loom_cli.dev.server import DevServer
+from loom_client.records import ApprovalRecord
 from loom_dsl.observe.events import EventType
 from loom_tools.sandbox.run import LAUNCHER
 from loom_tools.sandbox.settings import lacking
@@ -72,11 +73,11 @@ async def stand(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory)
     LAUNCHER.close()
 
 
-async def asked(stand: Stand, job: Any) -> dict[str, Any]:
-    async def rows() -> list[dict[str, Any]]:
+async def asked(stand: Stand, job: Any) -> ApprovalRecord:
+    async def rows() -> list[ApprovalRecord]:
         return await stand.loom.approvals(job.id)
 
-    found: list[dict[str, Any]] = await eventually(rows)
+    found: list[ApprovalRecord] = await eventually(rows)
     return found[0]
 
 
@@ -90,9 +91,9 @@ async def test_a_command_runs_after_somebody_approved_it(stand: Stand) -> None:
     job = await stand.start("command", agent=ASKING)
     (stand.place("command") / "given.txt").write_text("given\n")
     row = await asked(stand, job)
-    assert row["summary"] == f"$ {COMMAND}"
+    assert row.summary == f"$ {COMMAND}"
     assert not (stand.place("command") / "made.txt").exists()
-    await job.decide(row["id"], "approve", by="me")
+    await job.decide(row.id, "approve", by="me")
     found = await stand.unharmed(job)
     told = found.tool()["content"]
     assert told.startswith("one\ngiven\n")
@@ -114,8 +115,8 @@ async def test_lines_that_take_much_reading_are_refused_and_the_job_goes_on(stan
 async def test_code_runs_after_somebody_approved_it(stand: Stand) -> None:
     job = await stand.start("code", agent=ASKING)
     row = await asked(stand, job)
-    assert row["summary"] == ">>> x = 6 ... (2 lines)"
-    await job.decide(row["id"], "approve", by="me")
+    assert row.summary == ">>> x = 6 ... (2 lines)"
+    await job.decide(row.id, "approve", by="me")
     assert (await stand.unharmed(job)).tool()["content"] == "42\n[exit status 0]"
 
 

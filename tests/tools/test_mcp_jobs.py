@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from activities import catalogue
 from loom_cli.dev.server import DevServer
+from loom_client.records import ApprovalRecord
 from loom_dsl.observe.events import EventType
 from tests.failures.stand import Stand, serving, standing
 from tests.failures.test_jobs import asked
@@ -96,19 +97,19 @@ async def test_a_tool_that_changed_in_a_job_asks_again_although_a_rule_allows_it
     # What the user's words name runs also after untrusted content was read, so only the change asks here.
     allowed = {"tools": ["mcp__small__*"], "permissions": {"allow": ["mcp__small__note", "mcp__small__change"]}}
     job = await stand.start("changed", agent=allowed)
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, ApprovalRecord] = {}
 
     async def more() -> bool:  # a decision is written down a moment after it was taken
         for row in await stand.loom.approvals(job.id):
-            if row["id"] not in rows:
-                rows[row["id"]] = row
-                await job.decide(row["id"], "approve", by="me", remember="job")
+            if row.id not in rows:
+                rows[row.id] = row
+                await job.decide(row.id, "approve", by="me", remember="job")
         return len(rows) == 2  # the call without arguments names nothing that the user named
 
     await eventually(more)
     found = await stand.unharmed(job)
-    assert [row["tool"] for row in rows.values()] == ["mcp__small__change", "mcp__small__note"]
-    assert "its server describes it otherwise than when this job first saw it" in list(rows.values())[1]["reason"]
+    assert [row.tool for row in rows.values()] == ["mcp__small__change", "mcp__small__note"]
+    assert "its server describes it otherwise than when this job first saw it" in list(rows.values())[1].reason
     assert (folder / "effects").read_text() == "changed\ncase\n"
     assert found.result.answer == "done"
 

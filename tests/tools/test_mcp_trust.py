@@ -74,7 +74,7 @@ async def approved(stand: Stand, name: str) -> tuple[Outcome, list[tuple[str, st
         if event.type == EventType.APPROVAL_REQUESTED:
             await job.decide(event.data["approval_id"], "approve", by="me")
     found = await stand.unharmed(job)
-    return found, [(row["tool"], row["reason"]) for row in await stand.loom.approvals(job.id, status=None)]
+    return found, [(row.tool, row.reason) for row in await stand.loom.approvals(job.id, status=None)]
 
 
 async def test_what_a_vouched_server_gave_lets_writes_run_that_rules_allow(stand: Stand) -> None:

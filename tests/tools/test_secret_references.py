@@ -17,6 +17,7 @@ from activities.record.job_store import JobFacts
 from activities.registration import activities_of
 from activities.runtime import Runtime
 from loom_cli.dev.server import DevServer
+from loom_client.records import ApprovalRecord
 from loom_dsl.agent.definition import Agent
 from loom_dsl.documents.document import load_document
 from loom_dsl.documents.validation import validate_model
@@ -97,14 +98,14 @@ async def stand(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory)
         yield made
 
 
-async def next_approval(stand: Stand, job: str, known: set[str]) -> dict[str, Any]:
+async def next_approval(stand: Stand, job: str, known: set[str]) -> ApprovalRecord:
     """Wait for a question that was not seen before."""
 
-    async def asked() -> list[dict[str, Any]]:
-        return [row for row in await stand.loom.approvals(job) if row["id"] not in known]
+    async def asked() -> list[ApprovalRecord]:
+        return [row for row in await stand.loom.approvals(job) if row.id not in known]
 
     (row,) = await eventually(asked)
-    known.add(row["id"])
+    known.add(row.id)
     return row
 
 
@@ -140,12 +141,12 @@ async def test_the_function_gets_the_value_and_all_others_the_reference(stand: S
     for account in ("open", "closed", "lost"):
         row = await next_approval(stand, job.id, known)
         token = "${secret:OPENAI_API_KEY}" if account == "lost" else REFERENCE
-        assert row["summary"] == f"sign {account} in with {token}"
-        arguments, preview = await blobs(stand, [row["arguments_digest"], row["details"]["preview"]])
+        assert row.summary == f"sign {account} in with {token}"
+        arguments, preview = await blobs(stand, [row.arguments_digest, row.details["preview"]])
         assert arguments.decode() == canonical_json({"account": account, "token": token})
-        assert preview.decode() == row["summary"]
+        assert preview.decode() == row.summary
         assert KNOWN not in repr(row)
-        await job.decide(row["id"], "approve", by="me")
+        await job.decide(row.id, "approve", by="me")
     found = await stand.unharmed(job)  # which looks for the value in histories, messages and events
 
     assert once_each() == [
@@ -182,7 +183,7 @@ async def test_the_function_gets_the_value_and_all_others_the_reference(stand: S
 async def test_an_approver_may_write_a_reference(stand: Stand) -> None:
     job = await stand.start("edited", agent=AGENT)
     row = await next_approval(stand, job.id, set())
-    await job.decide(row["id"], "edit", by="me", edited_arguments={"account": "edited", "token": REFERENCE})
+    await job.decide(row.id, "edit", by="me", edited_arguments={"account": "edited", "token": REFERENCE})
     found = await stand.unharmed(job)
     assert GIVEN == [("transfer", "edited", KNOWN)]
     assert found.tool()["content"] == REFERENCE

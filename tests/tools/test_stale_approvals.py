@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from loom_cli.dev.server import DevServer
+from loom_client.records import ApprovalRecord
 from tests.failures.stand import Stand, standing
 from tests.support.waiting import eventually
 
@@ -33,12 +34,12 @@ async def stand(dev_server: DevServer, tmp_path_factory: pytest.TempPathFactory)
         yield made
 
 
-async def asked(stand: Stand, job: Any, count: int = 1) -> list[dict[str, Any]]:
-    async def rows() -> list[dict[str, Any]]:
+async def asked(stand: Stand, job: Any, count: int = 1) -> list[ApprovalRecord]:
+    async def rows() -> list[ApprovalRecord]:
         found = await stand.loom.approvals(job.id)
         return found if len(found) == count else []
 
-    found: list[dict[str, Any]] = await eventually(rows)
+    found: list[ApprovalRecord] = await eventually(rows)
     return found
 
 
@@ -51,15 +52,15 @@ async def test_a_file_that_changed_since_it_was_shown_is_not_overwritten_and_the
     job = await stand.start("stale", agent=ASKING)
     (first,) = await asked(stand, job)
     (place / "f").write_text("of somebody else\n")
-    await job.decide(first["id"], "approve", by="me")
+    await job.decide(first.id, "approve", by="me")
 
-    async def another() -> dict[str, Any] | None:
+    async def another() -> ApprovalRecord | None:
         rows = await stand.loom.approvals(job.id)
-        return next((row for row in rows if row["id"] != first["id"]), None)
+        return next((row for row in rows if row.id != first.id), None)
 
     second = await eventually(another)
     assert (place / "f").read_text() == "of somebody else\n"
-    await job.decide(second["id"], "approve", by="me")
+    await job.decide(second.id, "approve", by="me")
     found = await stand.unharmed(job)
     assert "was changed after this call was shown to its approver" in found.tool(0)["content"]
     assert found.results()[0]["code"] == "approval_stale"
@@ -72,7 +73,7 @@ async def test_two_calls_of_a_turn_that_were_approved_together_both_change_the_f
     (place / "f").write_text("one\ntwo\n")
     job = await stand.start("pair", agent=ASKING)
     for row in await asked(stand, job, 2):
-        await job.decide(row["id"], "approve", by="me")
+        await job.decide(row.id, "approve", by="me")
     found = await stand.unharmed(job)
     assert [result.get("code", "") for result in found.results()] == ["", ""], found.messages
     assert (place / "f").read_text() == "1\n2\n"
@@ -85,6 +86,6 @@ async def test_an_approver_may_edit_what_is_written_but_not_over_what_was_not_sh
     (place / "g").write_text("chosen by the approver\n")
     job = await stand.start("elsewhere", agent=ASKING)
     (row,) = await asked(stand, job)
-    await job.decide(row["id"], "edit", by="me", edited_arguments={"path": "g", "content": "other\n"})
+    await job.decide(row.id, "edit", by="me", edited_arguments={"path": "g", "content": "other\n"})
     await stand.unharmed(job)
     assert ((place / "f").read_text(), (place / "g").read_text()) == ("shown\n", "other\n")

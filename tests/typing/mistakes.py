@@ -2,7 +2,7 @@
 
 import loom_client
 import loom_dsl
-from loom_client import Job, Loom, Times
+from loom_client import AgentRunner, Job, Loom, Times
 from loom_dsl import (
     Agent,
     GraphBuilder,
@@ -23,6 +23,21 @@ async def program(loom: Loom, job: Job, agent: Agent) -> None:
     text: int = result.answer  # expect: assignment
     print(result.anser, text)  # expect: attr-defined
     await loom.schedules.create("hourly", agent, times="1h")  # expect: arg-type
+    (record,) = await loom.jobs()
+    record.status = "failed"  # expect: misc
+    print(record["status"], record.state.upper())  # expect: index
+    (approval,) = await loom.approvals()
+    print(approval.decided_by, approval.by)  # expect: attr-defined
+    print(approval.by.title())  # expect: union-attr
+    status = await job.status()
+    print(status["state"], status.waits[0].childs)  # expect: index attr-defined
+    (effect,) = await job.effects()
+    effect.state = "settled"  # expect: misc
+    print(effect.undone.note)  # expect: union-attr
+    receipt = await job.pause()
+    print(receipt.get("verdict"), receipt.verdict == "recorded")  # expect: attr-defined
+    reply = await AgentRunner(loom, agent).request("a task", parse=len)
+    print(reply["success"], reply.output.real)  # expect: index union-attr
 
 
 def lists(context: ToolContext) -> str:

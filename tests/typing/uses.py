@@ -3,7 +3,23 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from loom_client import AgentRunner, GraphJob, Job, Loom, Settings, SigningKey, Times, connect
+from loom_client import (
+    AgentRunner,
+    ApprovalRecord,
+    EffectRecord,
+    GraphJob,
+    Job,
+    JobRecord,
+    JobStatus,
+    Loom,
+    Receipt,
+    Reply,
+    Schedule,
+    Settings,
+    SigningKey,
+    Times,
+    connect,
+)
 from loom_dsl import (
     Agent,
     Event,
@@ -60,15 +76,25 @@ async def program(settings: Settings, plan: Plan) -> str:
         async for event in job.events():
             seen: Event = event
             print(seen.type, seen.data)
-        verdict: dict[str, str] = await job.decide(
-            "a-1", "approve", by="maria", sign=SigningKey.load(Path("maria.key"))
-        )
+        receipt: Receipt = await job.decide("a-1", "approve", by="maria", sign=SigningKey.load(Path("maria.key")))
+        jobs: list[JobRecord] = await loom.jobs(status="running")
+        approvals: list[ApprovalRecord] = await loom.approvals(jobs[0].job, below=True)
+        made: Schedule = (await loom.schedules.list())[0]
+        print(made.next[0].isoformat(), approvals[0].details.get("risk"), jobs[0].error)
+        stands: JobStatus = await job.status()
+        wait: float | None = stands.waits[0].until if stands.waits else None
+        effects: list[EffectRecord] = await job.effects()
+        undone: str | None = effects[0].undone.note if effects[0].undone else None
+        print(wait, undone, [step.cause for step in stands.halted], stands.turn and stands.turn.turn_counter)
+        plain: Reply[str] = await AgentRunner(loom, agent).request("Count")
+        counted: Reply[int | str] = await AgentRunner(loom, agent).request("Count", parse=len)
+        print(plain.output.strip(), counted.output, counted.usage.total_tokens)
         begun: GraphJob = await loom.start_graph(plan, input={"text": "to be"})
         await begun.event("go", {"by": "maria"})
         await loom.schedules.create("hourly", agent, task="Count", times=Times(every="1h"))
         result: RunResult = await job.result()
         tokens: int = result.usage.total_tokens
-        return f"{verdict['verdict']} {result.answer} {tokens} {await AgentRunner(loom, agent).run('Count')}"
+        return f"{receipt.verdict} {result.answer} {tokens} {await AgentRunner(loom, agent).run('Count')}"
 
 
 main: Callable[[Settings, Plan], object] = program

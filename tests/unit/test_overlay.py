@@ -11,7 +11,7 @@ from loom_dsl.graph.plan import Plan
 from loom_dsl.machine.commands import Started
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.state import MachineState
-from loom_dsl.machine.status import status_of
+from loom_dsl.machine.status import JobStatus, status_of
 
 NODES: dict[str, Any] = {
     "first": {"next": "each"},
@@ -29,7 +29,7 @@ PLAN = Plan("g", {"g": GRAPH}, {})
 def test_a_job_under_way_shows_its_visits_and_tokens() -> None:
     machine = Machine(PLAN, MachineState(), "job")
     machine.feed(Started(now=1.0))
-    overlay = overlay_of(PLAN, status_of(machine))
+    overlay = overlay_of(PLAN, JobStatus.model_validate(status_of(machine)))
     assert overlay.words("g", "first") == ["1 visit"]
     assert overlay.words("g", "each") == ["1 visit", "1 here"]
     assert overlay.words("g/inner", "look") == ["3 visits", "3 running"]
@@ -54,18 +54,19 @@ def test_a_frame_is_found_by_the_nodes_that_own_it(frame: str, graph: str | None
 
 def test_visits_may_be_given_by_graph_and_what_the_plan_does_not_have_is_left_out() -> None:
     status = {
+        "state": "running",
         "visits": {"g": {"first": 2}, "": {"first": 1}, "g/inner": {"ask": 4, "gone": 1}, "gone#1[0]": {"look": 7}},
         "tokens": ["gone#1", "each#1[0]/ask#1", "each#1[1]/ask#1", "each#1[2]/look", "first#1[0]/look#1", "??"],
-        "approvals": [{"node": "each#1[1]/ask#1"}],
+        "approvals": [{"approval_id": "ap_1", "node": "each#1[1]/ask#1"}],
         "running": [],
     }
-    overlay = overlay_of(PLAN, status)
+    overlay = overlay_of(PLAN, JobStatus.model_validate(status))
     assert overlay.visits == {"g": {"first": 3}, "g/inner": {"ask": 4}}
     assert overlay.tokens == {"g/inner": {"ask": {"here": 1, "waiting": 1}, "look": {"here": 1}}}
 
 
 def test_an_empty_status_is_an_empty_overlay() -> None:
-    assert overlay_of(PLAN, {}) == Overlay()
+    assert overlay_of(PLAN, JobStatus(state="idle")) == Overlay()
 
 
 def test_mermaid_colours_what_was_visited_and_where_tokens_are() -> None:

@@ -10,6 +10,7 @@ from loom_cli.errors import DONE, FAILED, guarded, say
 from loom_cli.options import By, ConnectionOptions, Json, Sign, connection_options, who
 
 if TYPE_CHECKING:
+    from loom_client.records import Receipt
     from loom_store.store import Store
 
 
@@ -176,15 +177,15 @@ async def decide_one(
         said = await loom.job(row["job"]).decide(row["id"], choice, **{"digest": row["arguments_digest"], **fields})
         if as_json:
             call = {"tool": row["tool"], "summary": row["summary"]}
-            print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **call, **said}))
+            print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **call, **said.model_dump()}))
             return DONE
         print(done_line(row, choice, said, fields.get("remember", "no")), flush=True)
-    if said["verdict"] == "unconfirmed":
-        say(said["message"])
+    if said.verdict == "unconfirmed":
+        say(said.message)
     return DONE
 
 
-def done_line(row: dict[str, Any], choice: str, said: dict[str, str], remember: str = "no") -> str:
+def done_line(row: dict[str, Any], choice: str, said: "Receipt", remember: str = "no") -> str:
     """Say what became of a decision about an approval, and what is remembered of it.
 
     Args:
@@ -198,11 +199,11 @@ def done_line(row: dict[str, Any], choice: str, said: dict[str, str], remember: 
 
     of = f"{row['id']} ({row['tool']})" if row["tool"] else row["id"]
     of += f" of job {row['job']}"
-    if said["verdict"] == "unconfirmed":
+    if said.verdict == "unconfirmed":
         return f"sent: {choice}: {of}"
-    if said["message"] != f"{choice} recorded":  # it waits for others, or it was sent before
-        word = "counted before" if said["verdict"] == "already_done" else "recorded, and it still waits"
-        return f"{word}: {of}: {revealed(said['message'])}"
+    if said.message != f"{choice} recorded":  # it waits for others, or it was sent before
+        word = "counted before" if said.verdict == "already_done" else "recorded, and it still waits"
+        return f"{word}: {of}: {revealed(said.message)}"
     kept = remembered_line(remember, row["details"].get("rules"))
     if kept and row["policy"].get("quorum", 1) > 1:
         kept = f"if all who agree say so, {kept}"

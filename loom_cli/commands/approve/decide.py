@@ -131,15 +131,16 @@ async def _many(
             sent = {**fields, "digest": digest or row["arguments_digest"]}
             try:
                 said = await loom.job(row["job"]).decide(still_open(row)["id"], choice, **sent)
+                told, line = said.model_dump(), done_line(row, choice, said, fields["remember"])
             except LoomError as error:
-                status, said = FAILED, {"verdict": getattr(error, "verdict", error.code), "message": error.message}
-            refused = said["verdict"] not in ("recorded", "already_done", "unconfirmed")
+                status, line = FAILED, ""
+                told = {"verdict": getattr(error, "verdict", error.code), "message": error.message}
             if as_json:
-                print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **said}), flush=True)
-            elif refused:
-                say(revealed(f"not taken: {row['id']} of job {row['job']}: {said['message']}"))
+                print(json.dumps({"job": row["job"], "approval": row["id"], "choice": choice, **told}), flush=True)
+            elif not line:
+                say(revealed(f"not taken: {row['id']} of job {row['job']}: {told['message']}"))
             else:
-                print(done_line(row, choice, said, fields["remember"]), flush=True)
+                print(line, flush=True)
     return status
 
 

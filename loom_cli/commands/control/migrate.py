@@ -37,9 +37,9 @@ async def migrate(
     plan = plan_of(str(to), os.environ)
     async with connect(connection.settings()) as loom:
         answer = await (await loom.find(job)).migrate(plan, renamed)
-    moved = answer["verdict"] == "recorded"
+    moved = answer.verdict == "recorded"
     if as_json:
-        print(json.dumps({"job": job, "plan": plan.hash, "moved": moved, "message": answer["message"]}))
+        print(json.dumps({"job": job, "plan": plan.hash, "moved": moved, "message": answer.message}))
     else:
-        print(f"job {job} goes on under {to}" if moved else f"job {job} is not under {to} yet: {answer['message']}")
+        print(f"job {job} goes on under {to}" if moved else f"job {job} is not under {to} yet: {answer.message}")
     return DONE

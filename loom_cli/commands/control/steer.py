@@ -14,6 +14,7 @@ from loom_client.user import user_name
 if TYPE_CHECKING:
     from loom_client.client import Loom
     from loom_client.job import Job
+    from loom_client.records import Receipt
     from loom_client.settings import Settings
     from loom_dsl.permissions.roles import Right
 
@@ -83,7 +84,7 @@ async def _resume_job(connection: ConnectionOptions, name: str, who: str, cause:
         held = await is_held(loom, name, cause)
         said = await loom.job(name).resume(who, cause=cause)
         now = await why(loom, name) if held is False and not as_json else ""
-    if held is False and not as_json and said["verdict"] != "unconfirmed":
+    if held is False and not as_json and said.verdict != "unconfirmed":
         of = f" for the cause {cause}" if cause else ""
         print(
             f"job {name} was neither paused nor halted{of}: there was nothing to resume" + (f"; {now}" if now else "")
@@ -129,10 +130,10 @@ async def _resume_one(loom: "Loom", row: "Mapping[str, Any]", who: str, cause: s
             print(visible(f"job {name} was not resumed: {problem}"), flush=True)
         return False
     if as_json:
-        print(json.dumps({"job": name, **said}), flush=True)
+        print(json.dumps({"job": name, **said.model_dump()}), flush=True)
     else:
-        unsure = said["verdict"] == "unconfirmed"
-        print(f"job {name}: {said['message']}" if unsure else f"job {name} goes on", flush=True)
+        unsure = said.verdict == "unconfirmed"
+        print(f"job {name}: {said.message}" if unsure else f"job {name} goes on", flush=True)
     return True
 
 
@@ -196,7 +197,7 @@ def _allowed(by: str, right: "Right") -> str:
 async def _steer(
     connection: ConnectionOptions,
     name: str,
-    act: "Callable[[Job], Awaitable[dict[str, str]]]",
+    act: "Callable[[Job], Awaitable[Receipt]]",
     done: str,
     as_json: bool,
 ) -> int:
@@ -209,12 +210,12 @@ async def _steer(
     return tell_answer(name, said, done, as_json)
 
 
-def tell_answer(name: str, said: dict[str, str], done: str, as_json: bool) -> int:
+def tell_answer(name: str, said: "Receipt", done: str, as_json: bool) -> int:
     """Say how a job took what it was sent."""
     if as_json:
-        print(json.dumps({"job": name, **said}))
-    elif said["verdict"] == "unconfirmed":
-        say(f"{said['message']} (job {name})")
+        print(json.dumps({"job": name, **said.model_dump()}))
+    elif said.verdict == "unconfirmed":
+        say(f"{said.message} (job {name})")
     else:
         print(done)
     return DONE

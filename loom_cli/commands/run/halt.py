@@ -68,8 +68,7 @@ async def _still(loom: Loom, job: str, depth: int = 0) -> Facts | None:
     if facts is None or not stands_still(facts, time.time()):
         return None
     for wait in facts.waits or ():
-        child = wait.get("child")
-        if child is not None and (depth > MAX_DEEP or await _still(loom, str(child), depth + 1) is None):
+        if wait.child is not None and (depth > MAX_DEEP or await _still(loom, wait.child, depth + 1) is None):
             return None
     return facts
 
@@ -90,10 +89,8 @@ async def is_held(loom: Loom, job: str, cause: str = "") -> bool | None:
             stands = await loom.job(job).status()
     except (TimeoutError, LoomError):
         return None
-    steps = [*stands.get("halted", ()), *stands.get("backing_off", ())]
-    if cause:
-        return any(step.get("cause") == cause for step in steps)
-    return bool(stands.get("paused") or steps)
+    causes = [step.cause for step in stands.halted] + [step.cause for step in stands.backing_off]
+    return cause in causes if cause else bool(stands.paused or causes)
 
 
 def _halted(job: str, facts: Facts) -> JobHalted:

@@ -146,12 +146,12 @@ class Prompter:
         except (ConflictError, NotFoundError) as error:
             self.paper.line(f"not taken: {error.message}", "yellow")
         else:
-            if said["verdict"] != "recorded":
-                self.paper.line(revealed(said["message"]), "yellow")
+            if said.verdict != "recorded":
+                self.paper.line(revealed(said.message), "yellow")
 
     async def _ask(self, event: Event) -> PromptAnswer | None:
         """Put the question until the answer is one; None: nobody wants to decide here."""
-        request = event.data.get("request") or {}
+        request: Any = event.data.get("request") or {}
         while True:
             word = await self._line(QUESTION)
             if word is None:

@@ -172,7 +172,7 @@ async def event(
     async with opened(settings) as loom:
         chosen = None if key is None else read_json_or_text(key)
         said = await loom.graph_job(job).event(name, value, key=chosen, by=by or user_name())
-    return tell_answer(job, said, f"job {job}: {said['message'] or said['verdict']}", as_json)
+    return tell_answer(job, said, f"job {job}: {said.message or said.verdict}", as_json)
 
 
 def _named(text: str) -> tuple[str, str]:

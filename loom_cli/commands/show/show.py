@@ -143,7 +143,7 @@ async def show(
         if tree:
             summary["tree"] = await opened_store.read(lambda tx: recursion_tree(tx, row))
     if as_json:
-        print(json.dumps(summary))
+        print(json.dumps({**summary, "effects": [effect.to_dict() for effect in summary["effects"]]}))
     else:
         show_job(summary)
     return DONE

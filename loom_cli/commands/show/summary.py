@@ -10,7 +10,7 @@ from loom_cli.commands.show.outputs import kept_outputs
 from loom_cli.required_action import Facts, gather, halted_steps, reason
 from loom_client.client import Loom
 from loom_client.connection import temporal
-from loom_client.effects import told_effects
+from loom_client.effects import effects_of
 from loom_client.job import is_graph
 from loom_client.recovery import how_to_go_on, lost_line
 from loom_client.server.liveness import LOST
@@ -73,7 +73,7 @@ def _stored(tx: Transaction, row: dict[str, Any]) -> dict[str, Any]:
         "usage": (row["result"] or {}).get("usage") or _usage_so_far(entries, job),
         "todo": [item.model_dump() for item in todo_of(tx, row["session"])],
         "outputs": kept_outputs(tx, job),
-        "effects": told_effects(tx, job),
+        "effects": effects_of(tx, job),
         "approvals": tx.approvals(job=job),
         "children": [_child(tx, row) for row in tx.jobs_below(job)],
     }

@@ -13,7 +13,7 @@ from loom_cli.render.reports import draw_tree
 from loom_cli.render.terminal import Terminal, cells, terminal_for
 from loom_cli.render.text import duration, place, plural, size
 from loom_client.edited_arguments import rules_in_words
-from loom_client.effects import unheard_line
+from loom_client.effects import EffectRecord, unheard_line
 from loom_client.server.workers import told_worker
 from loom_dsl.agent.run import RunUsage
 from loom_dsl.permissions.rules import parse_rule
@@ -248,14 +248,14 @@ def _told(step: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, said))
 
 
-def _effects(effects: Sequence[Mapping[str, Any]], now: float) -> list[tuple[str, ...]]:
+def _effects(effects: Sequence[EffectRecord], now: float) -> list[tuple[str, ...]]:
     return [
         (
-            str(effect["turn"] + 1),
-            effect["tool"],
-            effect["state"],
-            clock(effect["begun_at"], now),
-            one_line(unheard_line(effect, now) or effect["note"] or (effect["undone"] or {}).get("note") or "", 200),
+            str(effect.turn + 1),
+            effect.tool,
+            effect.state,
+            clock(effect.begun_at, now),
+            one_line(unheard_line(effect, now) or effect.note or (effect.undone and effect.undone.note) or "", 200),
         )
         for effect in effects
     ]

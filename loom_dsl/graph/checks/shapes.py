@@ -115,7 +115,7 @@ class Shapes:
 
     def _of_graph(self, node: Subgraph) -> Fields | None:
         called = self.checked.find(node.called)
-        ends = [end.end for end in called.body.nodes.values() if isinstance(end, End)] if called else []
+        ends: list[Any] = [end.end for end in called.body.nodes.values() if isinstance(end, End)] if called else []
         if not ends or not all(isinstance(end, dict) for end in ends):
             return None
         return frozenset(name for end in ends for name in end)
