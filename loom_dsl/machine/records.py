@@ -81,10 +81,10 @@ class JoinRecord:
     """A join waits for more tokens.
 
     Attributes:
-        result: What this one came with.
+        came: What this one came with.
     """
 
-    result: Any = None
+    came: Any = None
 
 
 @dataclass(slots=True)
@@ -190,14 +190,15 @@ class RetryRecord:
         raw = without_defaults(self)
         if self.call is not None:
             raw["call"] = without_defaults(self.call)
+            del raw["call"]["at"]  # the token has it
         return raw
 
     @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> "RetryRecord":
-        """Read what `to_json` wrote."""
+    def from_json(cls, raw: dict[str, Any], at: str) -> "RetryRecord":
+        """Read what `to_json` wrote, of the token of this name."""
         record = cls(**raw)
         if "call" in raw:
-            call = RunActivity(**raw["call"])
+            call = RunActivity(at=at, **raw["call"])
             attempts, initial, backoff, longest = call.retry
             record.call = replace(call, retry=(attempts, initial, backoff, longest))
         return record

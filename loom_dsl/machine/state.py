@@ -110,7 +110,7 @@ class Token:
             race=raw.get("race", ""),
             record=next((kind(**raw[key]) for key, kind in KINDS.items() if key in raw), None),
             deadline=raw.get("due"),
-            retry=RetryRecord.from_json(raw["r"]) if "r" in raw else None,
+            retry=RetryRecord.from_json(raw["r"], raw["at"]) if "r" in raw else None,
             failed=(raw["fail"][0], raw["fail"][1]) if "fail" in raw else None,
             gave=bool(raw.get("gave")),
             full=raw.get("full"),

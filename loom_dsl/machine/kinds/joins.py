@@ -175,7 +175,7 @@ def _goes_nowhere(token: Token) -> bool:
 
 def _fire(machine: Moves, taken: list[Token], *, as_list: bool = False) -> bool:
     """Let the last of the tokens go on, with what all of them came with."""
-    came = [token.kept(JoinRecord).result for token in taken]
+    came = [token.kept(JoinRecord).came for token in taken]
     result = came if as_list else {token.via: value for token, value in zip(taken, came, strict=True)}
     *others, last = taken
     for token in others:
