@@ -117,8 +117,8 @@ Told = Annotated[str, BeforeValidator(_as_text)]
 class Acknowledgement(Body):
     """What became of a decision, or of a message to a job."""
 
-    verdict: Literal["recorded", "already_done", "unconfirmed"]
     message: str
+    verdict: Literal["recorded", "already_done", "unconfirmed"]
 
 
 class ProblemDetails(Body):

@@ -401,7 +401,7 @@ def finish_script(definitions: dict[str, Schema]) -> None:
     for name, schema in definitions.items():
         definitions[name] = _or_number(schema)
     says = ("say", "big", "calls", "empty", "fail", "hang", "close_after", "malformed")
-    definitions["Step"] = {**definitions["Step"], "anyOf": [{"required": [name]} for name in says]}
+    definitions["ScriptedStep"] = {**definitions["ScriptedStep"], "anyOf": [{"required": [name]} for name in says]}
     when = definitions["When"]
     definitions["When"] = {**when, "anyOf": [{"required": [name]} for name in when["properties"]]}
     script = _with_header(definitions["Script"], "fake-model")

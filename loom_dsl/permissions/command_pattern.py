@@ -126,6 +126,8 @@ def covering_command(
         own = [text for text, pattern in patterns if pattern.covers(words, moved=moved)][:1]
         if not own:
             return None
+        if traits.anything and not traits.named:  # the rule allows any code of it
+            return own
     inner = [covering_command(patterns, run, moved=moved, depth=depth + 1) for run in traits.runs]
     return None if None in inner else [*own, *(text for found in inner for text in found or ())]
 

@@ -91,6 +91,7 @@ _PASSING = {
     "setsid": ("", 0),
 }
 """Programs that do nothing but run a command: their options with a value of its own, and words before the command."""
+_PRIVILEGED = ("sudo", "doas")
 _GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"})
 _GIT_TEXT = """
 add am apply archive blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone
@@ -265,6 +266,15 @@ def _passing(name: str, words: Words) -> CommandTraits:
     return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
 
 
+def _privileged(name: str, words: Words) -> CommandTraits:
+    """With other rights a program can do anything; the command that it runs is looked at all the same."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        if rest.pop(0) in ("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T"):
+            rest[:1] = []
+    return CommandTraits(f"{name} runs anything with other rights", runs=(tuple(rest),) if rest else ())
+
+
 def _env(name: str, words: Words) -> CommandTraits:
     rest = list(words)
     while rest and (rest[0].startswith("-") or "=" in rest[0]):
@@ -389,6 +399,7 @@ _MODELS: Mapping[str, Callable[[str, Words], CommandTraits]] = {
     **dict.fromkeys(("uniq", "xxd"), _second_place),
     **dict.fromkeys(("[", "test"), _test),
     "printf": _printf,
+    **dict.fromkeys(_PRIVILEGED, _privileged),
     "env": _env,
     "command": _command,
     "git": _git,

@@ -65,7 +65,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         ),
         # What happens again is told again.
         pytest.param([[[0, [OTHER, OTHER]], [2, [OTHER]]]], [OTHER, OTHER, OTHER], id="controls without an id"),
-        pytest.param([[[0, [PASSED_ON]], [1, [PASSED_ON]]]], [PASSED_ON, PASSED_ON], id="steps of an older release"),
         pytest.param([[[0, [ASKED, DECIDED]], [2, [LATER]]]], [ASKED, DECIDED, LATER], id="asked in a later turn"),
         pytest.param(
             [[[0, [VOTE]], [1, [{**VOTE, "by": "bob", "have": 2}]]]],

@@ -44,11 +44,11 @@ async def explain(
     print(visible(f"{verdict.decision}: {verdict.reason}"))
     print(visible(f"rule   {verdict.rule}"))
     print(visible(f"layer  {verdict.layer}{f' ({found.place})' if found.place else ''}"))
-    for line in found.reading:
-        print(visible(f"read   {line}"))
     if verdict.decision == "ask":
         print(visible(f"then   {found.unanswered}"))
         print(visible(f"keeps  {in_words(found.rules) or 'nothing: it cannot be remembered'}"))
+    for line in found.reading:
+        print(visible(f"read   {line}"))
     return DONE
 
 
