@@ -310,7 +310,7 @@ class JobHandle(WatchedJob):
             Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
 
         Raises:
-            DecisionRefused: The job is ending, or a text is too long.
+            DecisionRefused: The job is ending or has just ended, or a text is too long.
             ConflictError: The job has ended.
             NotFoundError: The server does not know the job.
         """
@@ -327,7 +327,7 @@ class JobHandle(WatchedJob):
             Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
 
         Raises:
-            DecisionRefused: The job is ending, or a text is too long.
+            DecisionRefused: The job is ending or has just ended, or a text is too long.
             ConflictError: The job has ended.
             NotFoundError: The server does not know the job.
         """

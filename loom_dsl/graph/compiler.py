@@ -276,7 +276,7 @@ def check_text(
     resolve: Resolve | None = None,
     contracts: Contracts | None = None,
 ) -> list[Diagnostic]:
-    """Give everything that is wrong with a graph document, without compiling it.
+    """Give everything that is wrong with a graph document, errors and warnings, in the order of the document.
 
     Args:
         text: The document's content.
@@ -287,7 +287,7 @@ def check_text(
         contracts: Gives what a tool or an activity takes and gives, as JSON schemas; None: it is not known.
 
     Returns:
-        Errors and warnings, in the order of the document. `compile_graph` refuses it exactly if one is an error.
+        The findings; empty: nothing is wrong. `compile_graph` refuses the document exactly if one of them is an error.
     """
     try:
         document = load_yaml(text, source)

@@ -23,7 +23,7 @@ import pytest
 
 import loom_client
 import loom_dsl
-from loom_dsl import LoomError
+from loom_dsl import LoomError, UserError
 from tests.unit.test_public_types import OURS, function_of, is_public
 
 Function = Callable[..., object]
@@ -62,7 +62,8 @@ def plain(member: object) -> Function:
     """The function that was written, under its decorators."""
     function = function_of(member)
     assert function is not None
-    return inspect.unwrap(function)
+    written: Function = inspect.unwrap(function)
+    return written
 
 
 IS_PROPERTY = (property, functools.cached_property)
@@ -97,16 +98,24 @@ def test_an_error_that_is_raised_is_described(function: Function) -> None:
     assert raised(function) - set(entries(function, "Raises")) == set()
 
 
-def test_an_error_is_found_where_it_is_raised() -> None:
-    assert raised(fails) == {"LoomError"}
+def test_what_a_docstring_leaves_out_or_makes_up_is_found() -> None:
+    assert (arguments(badly_described), entries(badly_described, "Args")) == (["size", "more"], ["more", "depth"])
+    assert raised(badly_described) - set(entries(badly_described, "Raises")) == {"UserError"}
 
 
-def fails() -> None:
-    def inner() -> None:
-        raise KeyError
+def badly_described(size: int, **more: str) -> None:
+    """Raise an error.
 
-    if inner:
+    Args:
+        more: Anything.
+        depth: No argument.
+
+    Raises:
+        LoomError: The size is 0.
+    """
+    if size == 0:
         raise LoomError
+    raise UserError(f"{size} and {more}")
 
 
 def arguments(function: Function) -> list[str]:
