@@ -126,7 +126,7 @@ class TurnState(BaseModel):
             first: The turn's number; of a fork, how many turns were before its own.
 
         Returns:
-            The state, with all counters at 0.
+            The state; calls, tokens, cost and time are at 0.
         """
         return cls(
             job=job,

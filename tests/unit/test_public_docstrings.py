@@ -1,6 +1,7 @@
 """What the public names say of themselves, in Google's form: arguments, what is given back, errors.
 
-The rule, for the functions of `__all__` and for the methods and properties that Loom itself gives the classes there:
+The rule, for the functions of `__all__` and for the methods and properties that Loom itself gives the classes there
+(and `Loom.schedules`):
 
 * `Args:` has every parameter but `self`, in the order of the signature, and no other.
 * `Returns:` (of a generator `Yields:`) says what comes back, unless nothing does. Two kinds say it in their first line:
@@ -23,6 +24,7 @@ import pytest
 
 import loom_client
 import loom_dsl
+from loom_client.start.schedules import Schedules
 from loom_dsl import LoomError, UserError
 from tests.unit.test_public_types import OURS, function_of, is_public
 
@@ -43,11 +45,12 @@ def described() -> Iterator[tuple[str, object]]:
                 yield from ((f"{name}.{key}", each) for key, each in vars(thing).items() if is_of(thing, key, each))
             elif inspect.isfunction(thing):
                 yield name, thing
+    yield from ((f"Loom.schedules.{key}", member) for key, member in members(Schedules))
 
 
 def members(cls: type) -> Iterator[tuple[str, object]]:
     """The public methods and properties that Loom gives a class; a function that is a field's default is neither."""
-    for owner in cls.__mro__:
+    for owner in reversed(cls.__mro__):  # what a class says anew counts
         if owner.__module__.startswith(OURS):
             for key, member in vars(owner).items():
                 if is_public(key) and key not in inspect.get_annotations(owner) and function_of(member) is not None:
