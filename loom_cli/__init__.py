@@ -1,5 +1,8 @@
 """The command ``loom``.
 
+The commands, what they print, the doctor, and what development needs on one machine. It may import every other package
+and `worker.py`, which it starts; no package imports it.
+
 Nothing is imported here but the standard library, and in the modules of the commands nothing but typer: what a command
 needs is imported when it runs, so that ``loom --help`` answers at once.
 """

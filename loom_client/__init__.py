@@ -1,8 +1,8 @@
 """The calling side: a connection to Loom, and the jobs that a program starts, watches and decides about.
 
-``async with connect() as loom: ...`` is where a program begins. It may import everything below it (the rooms of a
-worker, the store and the language); the gateway and the command line import it. Each name is loaded when it is first
-used: ``loom --help`` imports this package, and need not wait for the SDK.
+``async with connect() as loom: ...`` is where a program begins. Imports `loom_tools`, `loom_store` and `loom_dsl`;
+`loom_gateway` and `loom_cli` import it. Each name is loaded when it is first used: ``loom --help`` imports this
+package, and need not wait for the SDK.
 """
 
 from typing import TYPE_CHECKING

@@ -94,6 +94,9 @@ class Loom:
             steps: For tests: continue as new after so many activities, also in the middle of a turn.
             by: Who starts it, for approvals that need four eyes; the user of this process when absent.
 
+        Returns:
+            A handle on the job, which the server has.
+
         Raises:
             ConflictError: The id is taken by another job, here or on the server, or the session is busy.
             NotFoundError: The session does not exist and must not be created.
@@ -180,6 +183,9 @@ class Loom:
             names: Old node → new node, where that graph has another name for it.
             by: Who starts it, for approvals that need four eyes; the user of this process when absent.
 
+        Returns:
+            A handle on the new job: with a turn an agent's, without one a graph's.
+
         Raises:
             ConflictError: The id is taken by another job, here or on the server.
             DocumentError: The changed graph is not valid; carries every finding.
@@ -242,6 +248,9 @@ class Loom:
             steps: For tests: continue as new after so many activities.
             by: Who starts it, for approvals that need four eyes; the user of this process when absent.
 
+        Returns:
+            A handle on the job, which the server has.
+
         Raises:
             ConflictError: The id is taken by another job, here or on the server.
             DocumentError: The graph is not valid; carries every finding.
@@ -265,21 +274,35 @@ class Loom:
     async def settle_lost(self, job: str) -> bool:
         """Write down that a job has ended, if the server says so and nothing in the store does.
 
+        Args:
+            job: The job's id.
+
         Returns:
             Whether it had ended; its session is free then, and nothing of it waits for a decision.
         """
         return await settle_lost(self.client, self.store, job)
 
     def job(self, name: str) -> Job:
-        """Give a handle on a job; nothing is checked."""
+        """Give a handle on a job; nothing is checked.
+
+        Args:
+            name: The job's id.
+        """
         return Job(name, self.client, self.store, self.settings.answer_seconds)
 
     def graph_job(self, name: str) -> GraphJob:
-        """Give a handle on a job of a graph; nothing is checked."""
+        """Give a handle on a job of a graph; nothing is checked.
+
+        Args:
+            name: The job's id.
+        """
         return GraphJob(name, self.client, self.store, self.settings.answer_seconds)
 
     async def find(self, name: str) -> Job:
         """Give a handle on a job that exists.
+
+        Args:
+            name: The job's id.
 
         Raises:
             NotFoundError: This store does not know it.

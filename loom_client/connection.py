@@ -30,6 +30,9 @@ async def connect(settings: Settings | None = None, **overrides: Any) -> AsyncIt
         settings: Where everything is; from the environment when absent.
         overrides: Single settings, such as ``address="127.0.0.1:7233"``.
 
+    Yields:
+        The connection; the store is closed when the block ends.
+
     Raises:
         ConfigurationError: No server answers, or the namespace does not exist there.
         LoomError: The store cannot be used.

@@ -140,6 +140,13 @@ class WatchedJob:
         """Give the job's events from an offset on, and go on until the job has ended.
 
         Reads the store, so any number of watchers costs the job nothing, and a job that has ended can be read again.
+
+        Args:
+            after: Offset of the last event that is known already; 0: from the first on.
+            follow: Whether to wait for events to come. Otherwise those that there are.
+
+        Yields:
+            The events, in the order of their offsets, each once.
         """
         wait, checked, offset = POLL_SECONDS, time.monotonic(), after
         while True:
@@ -293,13 +300,36 @@ class JobHandle(WatchedJob):
         return sign.sign({**payload, "digest": asked}, job=self.id, tool=tool, requester=requester)
 
     async def pause(self, by: str = "", reason: str = "") -> Receipt:
-        """Stop at the next safe point; a model call in flight finishes, deadlines run on."""
+        """Stop at the next safe point; a model call in flight finishes, deadlines run on.
+
+        Args:
+            by: Who says so, in at most 200 characters.
+            reason: Why, in at most 2,000 characters.
+
+        Returns:
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
+
+        Raises:
+            DecisionRefused: The job is ending or has just ended, or a text is too long.
+            ConflictError: The job has ended.
+            NotFoundError: The server does not know the job.
+        """
         return await self._control("pause", by=by, reason=reason)
 
     async def resume(self, by: str = "", *, cause: str = "") -> Receipt:
         """Go on after a pause, with the steps that are halted, and at once with those that wait for an outage's end.
 
-        With `cause` only the steps go on that stopped for it, such as ``auth``.
+        Args:
+            by: Who says so, in at most 200 characters.
+            cause: Only the steps go on that stopped for it, such as ``auth``, and a pause stays; empty: everything.
+
+        Returns:
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
+
+        Raises:
+            DecisionRefused: The job is ending or has just ended, or a text is too long.
+            ConflictError: The job has ended.
+            NotFoundError: The server does not know the job.
         """
         return await self._control("resume", by=by, cause=cause)
 
@@ -307,6 +337,18 @@ class JobHandle(WatchedJob):
         """End the job. What runs is cancelled, what is open in the conversation is settled.
 
         The order is the server's as soon as it is sent, whatever becomes of whoever waits here for its confirmation.
+
+        Args:
+            by: Who says so, in at most 200 characters.
+            reason: Why, in at most 2,000 characters.
+
+        Returns:
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
+
+        Raises:
+            DecisionRefused: The job is ending already, or a text is too long.
+            ConflictError: The job has ended.
+            NotFoundError: The server does not know the job.
         """
         order = _order("abort", by=by, reason=reason)
         await self._signal("loom.control", order)
@@ -323,9 +365,20 @@ class JobHandle(WatchedJob):
         return _once(answer or UNCONFIRMED)
 
     async def inject(self, text: str, *, when: str = "asap", by: str = "") -> Receipt:
-        """Send the agent a message: before its next model call, or ``when="when_idle"`` when it would finish.
+        """Send the agent a message.
 
-        `by` says who sends it; else the system's user does, as with `start`.
+        Args:
+            text: The message.
+            when: ``asap``: before its next model call; ``when_idle``: when it would finish.
+            by: Who sends it; the system's user when empty, as with `Loom.start`.
+
+        Returns:
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
+
+        Raises:
+            DecisionRefused: The job does not take it, or `when` is neither.
+            ConflictError: The job has ended.
+            NotFoundError: The server does not know the job.
         """
         name = await self._store.write(lambda tx: tx.put_blob(text.encode()))
         return await self._control("inject", by=by or user_name()[:200], ref=name, when=when)
@@ -505,6 +558,9 @@ class GraphJob(JobHandle):
             data: What the node gives as its result; JSON.
             key: For a node that waits for an event with this key.
             by: Who sends it.
+
+        Returns:
+            Whether it was ``recorded``, or is ``unconfirmed`` because nothing confirmed it.
 
         Raises:
             NotFoundError: There is no such job, or none of its nodes waits for this event.

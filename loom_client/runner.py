@@ -63,8 +63,15 @@ class AgentRunner:
     async def run(self, text: str) -> str:
         """Do a task and give the answer.
 
+        Args:
+            text: The task.
+
+        Returns:
+            The text of the agent's last message.
+
         Raises:
             RunFailed: It failed or was aborted.
+            LoomError: The job cannot be started, as `Loom.start` says.
         """
         result = await (await self._start(RunInput.of_text(text))).result()
         if result.status != "completed":
@@ -72,13 +79,34 @@ class AgentRunner:
         return result.answer
 
     async def execute(self, text: str) -> AsyncIterator[Event]:
-        """Do a task and give its events as they happen."""
+        """Do a task and give its events as they happen.
+
+        Args:
+            text: The task.
+
+        Yields:
+            The job's events, in their order, until it has ended; how it ended is the last `state`.
+
+        Raises:
+            LoomError: The job cannot be started, as `Loom.start` says.
+        """
         job = await self._start(RunInput.of_text(text))
         async for event in job.events():
             yield event
 
     async def execute_stream(self, messages: Messages, turn_state: TurnState | None = None) -> AsyncIterator[Event]:
-        """Go on from messages, from a turn's state if one is given, and give the events."""
+        """Go on from messages, from a turn's state if one is given, and give the events.
+
+        Args:
+            messages: In the Chat Completions form; they are the conversation so far.
+            turn_state: Where the recursion goes on: its number, limit and metadata are kept. None: at a first turn.
+
+        Yields:
+            The job's events, in their order, until it has ended.
+
+        Raises:
+            LoomError: The job cannot be started, as `Loom.start` says.
+        """
         async for event in self.tt(messages, turn_state or TurnState.initial(), None):
             yield event
 
@@ -91,6 +119,13 @@ class AgentRunner:
             messages: In the Chat Completions form; they are the conversation so far.
             turn_state: Where the recursion stands: its number, limit and metadata are kept.
             context: Working directory and correlation id; None takes the runner's.
+
+        Yields:
+            The job's events, in their order, until it has ended.
+
+        Raises:
+            UserError: The context is cancelled already.
+            LoomError: The job cannot be started, as `Loom.start` says.
         """
         if context is not None and context.is_cancelled():
             raise UserError("the context is cancelled already")
@@ -116,6 +151,9 @@ class AgentRunner:
 
         Returns:
             The answer, or what went wrong, and what it took.
+
+        Raises:
+            LoomError: The job cannot be started, as `Loom.start` says.
         """
         job = await self._start(RunInput.of_text(text))
         result = await job.result()

@@ -40,6 +40,12 @@ class SigningKey:
     def new(cls, by: str) -> "SigningKey":
         """Make a key.
 
+        Args:
+            by: The name of the person, as approvers are listed.
+
+        Returns:
+            A key that nobody has had, which no file holds yet.
+
         Raises:
             UserError: `by` is no name.
             ConfigurationError: The library for signatures is missing.
@@ -54,8 +60,15 @@ class SigningKey:
     def load(cls, path: Path) -> "SigningKey":
         """Read a file that `save` wrote.
 
+        Args:
+            path: The file.
+
+        Returns:
+            The key in it.
+
         Raises:
-            UserError: It is none, or others may read it.
+            NotFoundError: There is no such file.
+            UserError: It holds no key, or others may read it.
             ConfigurationError: The library for signatures is missing.
         """
         ed25519()
@@ -74,6 +87,9 @@ class SigningKey:
 
     def save(self, path: Path) -> None:
         """Write it into a new file, which only its owner may read.
+
+        Args:
+            path: The file, which must not be there.
 
         Raises:
             UserError: There is such a file, or it cannot be written.
@@ -101,8 +117,15 @@ class SigningKey:
     def entry(self, not_before: str | None = None, not_after: str | None = None) -> str:
         """Give the line for the workers' file of public keys.
 
+        Args:
+            not_before: When its signatures begin to count, such as ``2027-01-31T12:00:00Z``; None: at once.
+            not_after: When they end to count; None: never.
+
+        Returns:
+            One line of JSON.
+
         Raises:
-            UserError: A time is none.
+            UserError: A time is none, or has no zone.
         """
         fields = {"by": self.by, "key": self.name, "public": self.public.hex()}
         times = {"not_before": not_before, "not_after": not_after}

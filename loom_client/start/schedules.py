@@ -186,16 +186,19 @@ class Schedules:
         """Make a schedule.
 
         Args:
-            name: Its name; the ids of its jobs begin with it.
+            name: Its name, of at most 150 characters; the ids of its jobs begin with it.
             what: An agent, or a graph: a plan, made in Python, or a file's path.
             task: What an agent is to do.
             input: The values of a graph's input.
             times: When it fires.
             overlap: What happens when the job before still runs: skip, buffer one, cancel it, allow both.
-            catch_up: How late a firing may be that was missed while the server was away.
+            catch_up: How late a firing may be that was missed while the server was away; a duration of at least 10 s.
             paused: Whether it waits for `resume`.
             workdir: Directory that file tools are confined to; the current one when absent.
             turn: The graph of the agent's turns; the agent's `turn`, a file, when absent.
+
+        Returns:
+            The schedule, as the server shows it.
 
         Raises:
             ConflictError: There is a schedule of this name.
@@ -239,7 +242,11 @@ class Schedules:
                     await asyncio.sleep(0.05)
 
     async def list(self) -> list[Schedule]:
-        """Give all schedules of Loom in the namespace, by name."""
+        """Give all schedules of Loom in the namespace.
+
+        Returns:
+            The schedules, sorted by their names.
+        """
 
         async def listed() -> builtins.list[str]:
             return [found.id async for found in await self._client.list_schedules() if MEMO in await found.memo()]
@@ -250,6 +257,9 @@ class Schedules:
     async def show(self, name: str) -> Schedule:
         """Give a schedule.
 
+        Args:
+            name: The schedule's name.
+
         Raises:
             NotFoundError: There is none of this name that Loom made.
         """
@@ -259,22 +269,52 @@ class Schedules:
         return found
 
     async def pause(self, name: str, note: str = "") -> None:
-        """Let a schedule fire no more until `resume`. Jobs under way go on."""
+        """Let a schedule fire no more until `resume`. Jobs under way go on.
+
+        Args:
+            name: The schedule's name.
+            note: Why; kept with the schedule.
+
+        Raises:
+            NotFoundError: There is none of this name that Loom made.
+        """
         handle = await self._handle(name)
         await self._lasting(lambda: handle.pause(note=note or None))
 
     async def resume(self, name: str, note: str = "") -> None:
-        """Let a paused schedule fire again."""
+        """Let a paused schedule fire again.
+
+        Args:
+            name: The schedule's name.
+            note: Why; kept with the schedule.
+
+        Raises:
+            NotFoundError: There is none of this name that Loom made.
+        """
         handle = await self._handle(name)
         await self._lasting(lambda: handle.unpause(note=note or None))
 
     async def trigger(self, name: str) -> None:
-        """Let a schedule fire now, besides its times; `overlap` counts here too."""
+        """Let a schedule fire now, besides its times; `overlap` counts here too.
+
+        Args:
+            name: The schedule's name.
+
+        Raises:
+            NotFoundError: There is none of this name that Loom made.
+        """
         handle = await self._handle(name)
         await handle.trigger()  # once: a second try may be a second job
 
     async def delete(self, name: str) -> None:
-        """Remove a schedule. Its jobs stay, and those under way go on."""
+        """Remove a schedule. Its jobs stay, and those under way go on.
+
+        Args:
+            name: The schedule's name.
+
+        Raises:
+            NotFoundError: There is none of this name that Loom made.
+        """
         handle = await self._handle(name)
         memo = await (await self._lasting(handle.describe)).memo()
         try:

@@ -182,7 +182,17 @@ class Agent(BaseModel):
 
     @classmethod
     def from_plan_data(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_plan_data` gave."""
+        """Read what `to_plan_data` gave.
+
+        Args:
+            data: The definition as JSON data, with or without ``loom`` and ``kind``.
+
+        Returns:
+            An agent equal to the one that was written.
+
+        Raises:
+            pydantic.ValidationError: A field is unknown, missing or wrong.
+        """
         return cls.model_validate(without_header(data, cls))
 
     @property
@@ -226,6 +236,9 @@ def load_agent(
         source: Its name in messages.
         env: The environment's variables.
         overrides: Top-level fields that replace the document's, such as ``{"model": "gpt-4.1"}``.
+
+    Returns:
+        The agent, with no ``${env:NAME}`` left but in its instructions.
 
     Raises:
         DocumentError: The document is not an agent's, or a variable is not set.

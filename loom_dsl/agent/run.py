@@ -99,7 +99,18 @@ class RunInput(_Border):
 
     @classmethod
     def of_text(cls, text: str, **fields: Any) -> Self:
-        """Give the input of a run whose only message is a user's text."""
+        """Give the input of a run whose only message is a user's text.
+
+        Args:
+            text: What the user says.
+            fields: Other fields of the input, by name.
+
+        Returns:
+            The input.
+
+        Raises:
+            pydantic.ValidationError: A field is unknown or wrong.
+        """
         return cls(input_messages=({"role": "user", "content": text},), **fields)
 
 

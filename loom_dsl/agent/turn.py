@@ -116,8 +116,17 @@ class TurnState(BaseModel):
     ) -> Self:
         """Give the state of a job's first turn.
 
-        A sub-agent names the turn that called it as `parent_turn_id`. A fork names the turn that it was forked at, and
-        as `first` how many turns were before its own.
+        Args:
+            job: The job's id, from which the ids of its turns are derived.
+            max_iterations: How many turns may call the model.
+            session_id: The conversation's id.
+            entries: How many of the session's entries the turn sees, from the first.
+            parent_turn_id: The turn that a sub-agent was called from, or that a fork was made at.
+            metadata: JSON to keep; it is copied.
+            first: The turn's number; of a fork, how many turns were before its own.
+
+        Returns:
+            The state; calls, tokens, cost and time are at 0.
         """
         return cls(
             job=job,
@@ -133,8 +142,12 @@ class TurnState(BaseModel):
     def next_turn(self, *, compacted: bool = False, **changes: Any) -> Self:
         """Give the state of the next turn: one deeper, a new id, this turn as its parent.
 
-        `compacted` says whether this turn compressed the conversation. `changes` replaces other fields,
-        such as ``entries`` and the counters; metadata is copied unless it is replaced.
+        Args:
+            compacted: Whether this turn compressed the conversation.
+            changes: Values of other fields, such as ``entries`` and the counters. What is not named stays as it is.
+
+        Returns:
+            The next turn's state; its metadata is a copy.
 
         Raises:
             PlanError: A change names something that is not a field, or has a value that does not fit.
@@ -155,6 +168,9 @@ class TurnState(BaseModel):
     def with_metadata(self, **values: JsonValue) -> Self:
         """Give the same turn with these metadata added.
 
+        Args:
+            values: JSON by name; a name that is there already gets the new value.
+
         Raises:
             PlanError: The state would become larger than 16 KiB.
         """
@@ -163,6 +179,9 @@ class TurnState(BaseModel):
     def remember(self, rules: Sequence[str]) -> Self:
         """Give the same turn with these permission rules remembered, each once, in the order they came.
 
+        Args:
+            rules: Rules as permissions write them.
+
         Raises:
             PlanError: The state would become larger than 16 KiB.
         """
@@ -170,6 +189,9 @@ class TurnState(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Give the same turn with other values in these fields.
+
+        Args:
+            changes: The values, by the names of the fields.
 
         Raises:
             PlanError: A change names something that is not a field, or has a value that does not fit.
@@ -204,12 +226,18 @@ class TurnState(BaseModel):
         return self.turn_counter >= self.max_iterations
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Write the state as plain JSON data, without the fields that have their default."""
+        """Give the state as plain JSON data, without the fields that have their default."""
         return {"schema_version": self.schema_version, **self.model_dump(mode="json", exclude_defaults=True)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read a state that this or any earlier release wrote.
+
+        Args:
+            data: What `to_dict` gave, in any release's form.
+
+        Returns:
+            The state, in the form of this release.
 
         Raises:
             PlanError: A newer release wrote it, or it is not a turn's state.
@@ -261,7 +289,17 @@ class ExecutionContext(BaseModel):
 
     @classmethod
     def for_job(cls, job: str, working_dir: str, correlation_id: str | None = None, **fields: Any) -> Self:
-        """Give the context of a job. Without a correlation id one is derived from the job's id."""
+        """Give the context of a job.
+
+        Args:
+            job: The job's id.
+            working_dir: Absolute path of the directory that file tools are confined to.
+            correlation_id: What its requests are traced by; derived from the job's id when absent, so always the same.
+            fields: Other fields of the context, by name.
+
+        Returns:
+            The context.
+        """
         return cls(working_dir=working_dir, correlation_id=correlation_id or f"c{digest(job)[:16]}", **fields)
 
     def is_cancelled(self) -> bool:

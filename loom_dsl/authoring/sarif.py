@@ -17,6 +17,12 @@ def sarif(findings: Iterable[Diagnostic]) -> dict[str, JsonValue]:
 
     Lines and columns count from 1, as in SARIF. A finding without a file has no location. What to do about a finding
     stands in its message, for whoever shows that, and alone in its property `fix`, for programs.
+
+    Args:
+        findings: Findings of any documents, such as those of `check_text`.
+
+    Returns:
+        The log, as JSON data.
     """
     told = list(findings)
     codes = sorted({finding.code for finding in told})

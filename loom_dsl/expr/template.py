@@ -60,7 +60,14 @@ def compile_template(value: Any, roots: frozenset[str] = ROOTS) -> Template:
 
 
 def escaped(text: str) -> str:
-    """Write a text so that as a template it gives just that text."""
+    """Write a text so that as a template it gives just that text.
+
+    Args:
+        text: Any text, also with ``${…}`` in it.
+
+    Returns:
+        The text, with the dollars before each ``{`` doubled.
+    """
     return _DOLLARS.sub(lambda found: f"{'$$' * (len(found[0]) - 1)}{{", text)
 
 

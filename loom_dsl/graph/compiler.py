@@ -234,6 +234,9 @@ def compile_graph(
         agents: Normal forms of agents that its nodes may run besides its own, by name.
         warned: Takes each warning of a document that compiles.
 
+    Returns:
+        The plan: the graph with everything that it runs, under one content hash.
+
     Raises:
         DocumentError: The document is not a graph, or a check fails; it carries every finding, warnings too.
     """
@@ -275,8 +278,16 @@ def check_text(
 ) -> list[Diagnostic]:
     """Give everything that is wrong with a graph document, errors and warnings, in the order of the document.
 
-    The arguments are those of `compile_graph`, which refuses a document exactly if one of these is an error; and
-    `contracts`, which gives what a tool or an activity takes and gives.
+    Args:
+        text: The document's content.
+        source: Its name in messages.
+        read_file: Gives the content of a file that the document names, such as an agent's, by the name there.
+        env: The environment's variables, for ``${env:NAME}`` in agents.
+        resolve: Says what is wrong with the name of a tool, a model or an activity; None: nothing.
+        contracts: Gives what a tool or an activity takes and gives, as JSON schemas; None: it is not known.
+
+    Returns:
+        The findings; empty: nothing is wrong. `compile_graph` refuses the document exactly if one of them is an error.
     """
     try:
         document = load_yaml(text, source)

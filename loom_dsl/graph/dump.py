@@ -38,6 +38,12 @@ _SHORT = {"fail": "message", "event": "name", "timer": "after", "join": "mode"}
 def to_yaml(graph: Graph) -> str:
     """Write a graph as a document.
 
+    Args:
+        graph: The graph.
+
+    Returns:
+        YAML in the shortest form that is read as the same graph; comments and `defaults` are lost.
+
     Raises:
         DocumentError: It holds half of a surrogate pair, which no document can.
     """

@@ -94,7 +94,7 @@ class Graph(Body):
         return _with_defaults(rest, given)
 
     def dump(self) -> dict[str, JsonValue]:
-        """The normal form, as JSON: no defaults, canonical keys."""
+        """Give the normal form, as JSON: no defaults, canonical keys."""
         head = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"loom": 1, "kind": "graph", **head}
 

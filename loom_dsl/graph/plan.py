@@ -77,6 +77,12 @@ class Plan:
     def load(cls, text: str) -> "Plan":
         """Read a plan's text. Plans are kept by content, so that a run does not parse what the one before did.
 
+        Args:
+            text: The `text` of a plan: canonical JSON.
+
+        Returns:
+            The plan, which all that read the same text share.
+
         Raises:
             PlanError: The text is not a plan of this engine.
         """
@@ -88,12 +94,30 @@ class Plan:
         return self.root.partition("/")[0].partition(CHUNK)[0]
 
     def node(self, graph: str, key: str) -> Node:
-        """The node with this id."""
+        """Give the node with this id.
+
+        Args:
+            graph: Name of its graph, as `bodies` has it.
+            key: The node's id.
+
+        Returns:
+            The node, as the schema has it.
+
+        Raises:
+            KeyError: There is no such graph, or no such node in it.
+        """
         node: Node = self.bodies[graph].nodes[key]
         return node
 
     def find(self, graph: str, name: str) -> str:
         """Name the graph that a node of `graph` calls `name`: one of its own document, that itself, or a shipped one.
+
+        Args:
+            graph: Name of the node's graph, as `bodies` has it.
+            name: What the node calls the other one.
+
+        Returns:
+            The other one's name, as `bodies` has it.
 
         Raises:
             PlanError: There is none.
@@ -105,7 +129,18 @@ class Plan:
         raise PlanError(f"the plan has no graph {name!r}")
 
     def child(self, agent: str, graph: str = "") -> "Plan":
-        """Give the plan of a job of one of its agents, or of one of its graphs. It cannot exceed this one's policy."""
+        """Give the plan of a job of one of its agents, or of one of its graphs. It cannot exceed this one's policy.
+
+        Args:
+            agent: The agent's name among `agents`; not looked at where a graph is given.
+            graph: The graph's name, as `bodies` has it.
+
+        Returns:
+            The plan, with this one's permissions around its own.
+
+        Raises:
+            KeyError: There is no such agent or graph.
+        """
         if graph:
             name = graph.partition("/")[0].partition(CHUNK)[0]
             inner = self.graphs[name].permissions
@@ -136,6 +171,13 @@ class Plan:
 
         Such graphs are no part of the plan's text: `bodies` gives one to whoever asks for its name, so that a worker
         that has just read the plan finds those that a job is in.
+
+        Args:
+            graph: Name of the map node's graph, as `bodies` has it.
+            key: The map node's id.
+
+        Returns:
+            The name.
         """
         return f"{graph}{CHUNK}{key}"
 
@@ -157,7 +199,15 @@ class Plan:
         return Body.model_validate({"nodes": {**work, "done": {"end": "${result}"}}})
 
     def sources(self, graph: str, key: str) -> tuple[str, ...]:
-        """The nodes with an edge to this one, in the order of the graph."""
+        """Give the nodes with an edge to this one.
+
+        Args:
+            graph: Name of the graph, as `bodies` has it.
+            key: The node's id.
+
+        Returns:
+            Their ids, in the order of the graph.
+        """
         place = (graph, key)
         if place not in self._sources:
             nodes = self.bodies[graph].nodes
@@ -165,7 +215,15 @@ class Plan:
         return self._sources[place]
 
     def before(self, graph: str, key: str) -> frozenset[str]:
-        """The nodes from which a token can come to this one."""
+        """Give the nodes from which a token can come to this one.
+
+        Args:
+            graph: Name of the graph, as `bodies` has it.
+            key: The node's id.
+
+        Returns:
+            Their ids; with this one's, where a way leads back to it.
+        """
         place = (graph, key)
         if place not in self._before:
             found: set[str] = set()
@@ -179,7 +237,20 @@ class Plan:
         return self._before[place]
 
     def template(self, graph: str, key: str, slot: str, value: Any) -> Template:
-        """The compiled mapping in one slot of a node."""
+        """Compile the mapping in one slot of a node, once.
+
+        Args:
+            graph: Name of the graph, as `bodies` has it.
+            key: The node's id.
+            slot: Names the place in the node, such as ``with``: under one name there is always the same value.
+            value: The mapping: JSON with ``${…}`` in its texts.
+
+        Returns:
+            The mapping, ready to be filled.
+
+        Raises:
+            ExpressionError: An expression does not compile.
+        """
         place = (graph, key, slot)
         if place not in self._templates:
             self._templates[place] = compile_template(value)

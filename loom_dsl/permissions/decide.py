@@ -156,7 +156,11 @@ def layers_around(permissions: Permissions, layers: Sequence[PolicyLayer] = ()) 
 
 
 def explain(verdict: Verdict) -> str:
-    """Say in one line what was decided, by which rule, and where that rule comes from."""
+    """Say in one line what was decided, by which rule, and where that rule comes from.
+
+    Args:
+        verdict: What `decide` gave.
+    """
     origins = {
         "deployment": "in the deployment's policy",
         "project": "in the project's policy",
@@ -205,6 +209,9 @@ def decide(
         layers: The policies around the agent's, the outermost first; they can narrow what it allows.
         answer: What the agent's own function says of the call.
         untrusted: Why the call must be looked at although rules allow it; empty: nothing untrusted was read.
+
+    Returns:
+        `allow`, `ask` or `deny`, with the rule that decided, where it comes from, and a sentence for people.
     """
     above = layers_around(permissions, layers)
     question = _Question(permissions, tool, tool.call(arguments), remembered, above)

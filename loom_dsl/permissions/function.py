@@ -42,7 +42,17 @@ class PermissionRequest:
 
     @classmethod
     def of(cls, traits: ToolTraits, arguments: Mapping[str, Any], *, agent: str, job: str) -> Self:
-        """Describe a call to the function."""
+        """Describe a call to the function.
+
+        Args:
+            traits: What the policy sees of the call.
+            arguments: The call's validated arguments.
+            agent: The agent's name.
+            job: The job's id.
+
+        Returns:
+            The request, with empty tuples for what the call does not have.
+        """
         return cls(
             tool=traits.name,
             arguments=arguments,

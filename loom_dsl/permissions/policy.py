@@ -59,6 +59,9 @@ class Permissions(BaseModel):
         Args:
             outer: That one's.
             asking: Its `approvals`.
+
+        Returns:
+            These permissions, bounded by the outer ones and by what bounds those: see `within`.
         """
         says = outer.enabled and outer.model_copy(update={"within": ()}) != Permissions(
             allow=outer.allow, default=outer.default if outer.default == "allow" else None

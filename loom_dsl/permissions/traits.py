@@ -71,7 +71,11 @@ class ToolTraits:
     digest: str = ""
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
-        """Give what rules are held against."""
+        """Give what rules are held against.
+
+        Args:
+            arguments: The call's validated arguments.
+        """
         names = tuple(filter(None, (self.name, self.reference)))
         return Call(
             names,

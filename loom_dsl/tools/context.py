@@ -232,6 +232,9 @@ class ToolContext:
     def secret(self, name: str) -> str:
         """Give the value of a secret that the worker was started with: `--secret NAME`.
 
+        Args:
+            name: The secret's name.
+
         Raises:
             PermissionDenied: The worker lends no secret of that name.
         """

@@ -240,6 +240,9 @@ class Tool:
             context: For the parameters that get it.
             secrets: What the function gets in their place, by parameter.
 
+        Returns:
+            Every parameter's value, by name.
+
         Raises:
             ToolValidationError: The arguments do not fit (they were not validated, or the tool has changed).
         """
@@ -320,9 +323,16 @@ def tool(
     a pydantic model, or `parameters`, a JSON schema, it comes from there, and the function gets the values by name.
     A class says its options as attributes and works in its method `run`.
 
+    Args:
+        function: The function or the class; a tool is given back as it is. None: what the decorator stands on.
+        options: Attributes of `Tool`, by name, that say what it promises.
+
+    Returns:
+        The tool; without a function, a decorator that gives it.
+
     Raises:
         ToolDeclarationError: A parameter has no annotation or one that JSON cannot carry; names the function, the
-            parameter, the file and the line.
+            parameter, the file and the line. Or the options contradict each other, or are for a tool already made.
     """
     if function is None:
         return lambda given: _build(given, options)

@@ -119,7 +119,18 @@ class GraphBuilder(BodyBuilder):
         self._graphs: dict[str, BodyBuilder] = {}
 
     def graph(self, name: str, /, **options: Unpack[BodyOptions]) -> BodyBuilder:
-        """Add a graph that maps, loops and subgraphs of this document run."""
+        """Add a graph that maps, loops and subgraphs of this document run.
+
+        Args:
+            name: Its name, by which nodes can name it too.
+            options: `doc`, `input` and `state`.
+
+        Returns:
+            The graph, to add its nodes to.
+
+        Raises:
+            DocumentError: The document has a graph of this name.
+        """
         if name in self._graphs:
             refuse(f"there is another graph `{name}` in this document", self.name)
         self._graphs[name] = BodyBuilder(name, self._agents, {**options})
@@ -152,10 +163,18 @@ class GraphBuilder(BodyBuilder):
         env: Mapping[str, str] | None = None,
         resolve: Resolve | None = None,
     ) -> Plan:
-        """Give the plan, with every check that a document's plan has passed; `compile_graph` says what it takes.
+        """Give the plan, with every check that a document's plan has passed.
+
+        Args:
+            read_file: Gives the content of a file that the graph names, such as an agent's, by the name there.
+            env: The environment's variables, for ``${env:NAME}`` in agents.
+            resolve: Says what is wrong with the name of a tool, a model or an activity; None: nothing.
+
+        Returns:
+            The plan that the same graph in YAML has, under the same hash.
 
         Raises:
-            DocumentError: A check fails.
+            DocumentError: A check fails; carries every finding, without lines, for there is no text.
         """
         try:
             return compile_graph(to_yaml(self.build()), self.name, read_file=read_file, env=env, resolve=resolve)

@@ -77,29 +77,79 @@ class BodyBuilder:
         self._nodes: dict[str, NodeHandle] = {}
 
     def start(self, node: Target) -> None:
-        """Start at this node instead of the first one."""
+        """Start at this node instead of the first one.
+
+        Args:
+            node: The node, or its id, which may be added later.
+
+        Raises:
+            DocumentError: It is a node of another graph.
+        """
         self._head["start"] = self._id_of(node)
 
     def on_abort(self, node: Target) -> None:
-        """Go to this node when somebody aborts the job."""
+        """Go to this node when somebody aborts the job.
+
+        Args:
+            node: The node, or its id, which may be added later.
+
+        Raises:
+            DocumentError: It is a node of another graph.
+        """
         self._head["on_abort"] = self._id_of(node)
 
     # -- work --------------------------------------------------------------------------------------
 
     def activity(self, id: str, activity: Function, arguments: Arguments = None, /, **more: Value) -> ActivityHandle:
-        """Add a node that runs a registered activity, or a function of your own."""
+        """Add a node that runs a registered activity, or a function of your own.
+
+        Args:
+            id: The node's id.
+            activity: The registered name, ``module:function``, or the function itself, from the top level of a module.
+            arguments: Arguments whose names Python does not take; JSON, with expressions anywhere in it.
+            more: The other arguments, by name.
+
+        Returns:
+            The node; its result is what the activity returns, as JSON.
+
+        Raises:
+            DocumentError: The id is taken, an argument is not JSON, or no worker could find the function.
+        """
         reference = function_reference(activity, self.name, id)
         return self._add(ActivityHandle, id, {"activity": reference, **_with(arguments, more)})
 
     def tool(self, id: str, tool: Function, arguments: Arguments = None, /, **more: Value) -> StepHandle:
-        """Add a node that calls a tool, through the policy and all other stages."""
+        """Add a node that calls a tool, through the policy and all other stages.
+
+        Args:
+            id: The node's id.
+            tool: A built-in's name, ``module:function``, or the tool itself.
+            arguments: Arguments whose names Python does not take; JSON, with expressions anywhere in it.
+            more: The other arguments, by name.
+
+        Returns:
+            The node; its result is the tool's output, as a value.
+
+        Raises:
+            DocumentError: The id is taken, an argument is not JSON, or no worker could find the tool.
+        """
         reference = function_reference(tool, self.name, id)
         return self._add(StepHandle, id, {"tool": reference, **_with(arguments, more)})
 
     def agent(self, id: str, agent: Agent | str, arguments: Arguments = None, /, **more: Value) -> StepHandle:
-        """Add a node that runs an agent, as a job of its own. `task` says what it is to do.
+        """Add a node that runs an agent, as a job of its own.
 
-        An `Agent` enters the graph's agents under its own name, with `_` for `-`.
+        Args:
+            id: The node's id.
+            agent: A name in the graph's agents, or the agent, which enters them under its name, with `_` for `-`.
+            arguments: What is added to the task, as JSON, under names that Python does not take.
+            more: `task`, the text that says what it is to do, and more that is added to it.
+
+        Returns:
+            The node; its result is ``{answer, status, usage}``.
+
+        Raises:
+            DocumentError: The id is taken, an argument is not JSON, or the graph has another agent of that name.
         """
         name = agent if isinstance(agent, str) else self._register(id, agent)
         return self._add(StepHandle, id, {"agent": name, **_with(arguments, more)})
@@ -114,12 +164,39 @@ class BodyBuilder:
         system: Value = "",
         parameters: Mapping[str, Value] | None = None,
     ) -> LlmHandle:
-        """Add a node that calls a model once, without tools."""
+        """Add a node that calls a model once, without tools.
+
+        Args:
+            id: The node's id.
+            prompt: What the user says.
+            model: The model's name, or ``provider:model``.
+            system: What the model is told first.
+            parameters: Passed to the model as they are, such as temperature.
+
+        Returns:
+            The node; its result is ``{text, usage}``.
+
+        Raises:
+            DocumentError: The id is taken, or a value is not JSON.
+        """
         given: dict[str, object] = {"model": model, "prompt": prompt}
         return self._add(LlmHandle, id, {"llm": given | _given({"system": system, "parameters": parameters})})
 
     def subgraph(self, id: str, graph: GraphRef, arguments: Arguments = None, /, **more: Value) -> SubgraphHandle:
-        """Add a node that runs a graph once. Without arguments the graph's input is that of this one."""
+        """Add a node that runs a graph once.
+
+        Args:
+            id: The node's id.
+            graph: A graph of this document, or the name of one.
+            arguments: Values of its `input` whose names Python does not take. Without any, it has this graph's `input`.
+            more: The other values of its `input`, by name.
+
+        Returns:
+            The node; its result is that of the graph.
+
+        Raises:
+            DocumentError: The id is taken, a value is not JSON, or the graph is one of another document.
+        """
         given: dict[str, object] = {"graph": self._graph_name(id, graph)}
         return self._add(SubgraphHandle, id, given | ({} if arguments is None and not more else _with(arguments, more)))
 
@@ -135,14 +212,42 @@ class BodyBuilder:
     ) -> StepHandle:
         """Add a node that runs a graph which another node wrote as text; what is not in `allow` is refused.
 
-        The text comes from a node (its text, or an agent's answer), or from an expression.
+        Args:
+            id: The node's id.
+            source: The node whose text, or whose agent's answer, is the graph; or an expression that gives the text.
+            arguments: Values of its `input` whose names Python does not take. Without any, it has this graph's `input`.
+            allow: What it may have: kinds of nodes, tools, functions, agents, models and secrets by name; at most how
+                many nodes, levels and bytes; and what it may cost, in US dollars.
+            more: The other values of its `input`, by name.
+
+        Returns:
+            The node; its result is that of the graph. It fails with ``graph_refused`` where the text is no such graph.
+
+        Raises:
+            DocumentError: The id is taken, a value is not JSON, or the source is a node of another graph.
         """
         text = source if isinstance(source, Expr) else self._id_of(source, id)
         given: dict[str, object] = {"graph": {"from": text, "allow": dict(allow)}}
         return self._add(StepHandle, id, given | ({} if arguments is None and not more else _with(arguments, more)))
 
     def map(self, id: str, do: GraphRef, /, *, over: Condition, **options: Unpack[MapOptions]) -> StepHandle:
-        """Add a node that runs a graph for every item of a list, whose results become a list."""
+        """Add a node that runs a graph for every item of a list, whose results become a list.
+
+        Args:
+            id: The node's id.
+            do: A graph of this document, or the name of one; it reads `item` and `index`, from 0.
+            over: Expression that gives the list.
+            options: ``with_``, the graph's `input` (that of this graph when absent); `first`, the first item's index;
+                `window`, how many items at most are under way; `barrier`, order among them; `need` and `done_when`,
+                when results suffice, and `rest`, what becomes of the other items; `detach`, to go on before they are
+                done; `open` and `complete`, events that add items and that end the map.
+
+        Returns:
+            The node; its result is the list of the items' results, in item order: null for one that was not needed.
+
+        Raises:
+            DocumentError: The id is taken, a value is not JSON, or the graph is one of another document.
+        """
         spec: dict[str, object] = {"over": self._source(id, over), "do": self._graph_name(id, do)}
         for name, value in options.items():
             spec[name.rstrip("_")] = self._source(id, cast("Condition", value)) if name == "done_when" else value
@@ -165,7 +270,22 @@ class BodyBuilder:
         until: Condition | None = None,
         with_: Mapping[str, Value] | None = None,
     ) -> StepHandle:
-        """Add a node that runs a graph again and again, at most `max` times."""
+        """Add a node that runs a graph again and again.
+
+        Args:
+            id: The node's id.
+            do: A graph of this document, or the name of one; it reads `item`, the round before's result, and `index`.
+            max: Most rounds; one more fails the node with ``max_rounds``.
+            while_: Condition for a round, looked at before it; `result` is that of the round before, at first null.
+            until: Condition that ends the loop, looked at after each round; `result` is that of the round.
+            with_: The graph's `input`, mapped every round; that of this graph when absent.
+
+        Returns:
+            The node; its result is that of the last round.
+
+        Raises:
+            DocumentError: The id is taken, a value is not JSON, or the graph is one of another document.
+        """
         given: dict[str, object] = {} if with_ is None else {"with": with_}
         for name, condition in (("while", while_), ("until", until)):
             given |= {} if condition is None else {name: self._source(id, condition)}
@@ -184,7 +304,22 @@ class BodyBuilder:
         late: Literal["reject", "accept"] = "reject",
         policy: Value = None,
     ) -> StepHandle:
-        """Add a node that asks a human: a sentence, or a `request` of a summary and whatever else they need to see."""
+        """Add a node that asks a human.
+
+        Args:
+            id: The node's id.
+            ask: The question, as a sentence.
+            request: In its place an object: its `summary`, and whatever else people need to see.
+            choices: The answers that count; ``approve`` and ``reject`` when empty.
+            late: What a decision counts for that was sent after the deadline.
+            policy: What happens while nobody answers, and who may answer: the fields of an agent's `approvals`.
+
+        Returns:
+            The node; its result is the decision: ``{choice, by, message}``.
+
+        Raises:
+            DocumentError: Both or neither of sentence and request are given, the id is taken, or a value is not JSON.
+        """
         if (ask is None) == (request is None):
             refuse("an approval asks a sentence, or has a `request`; give one of the two", self.name, id)
         asked = {"summary": ask} if request is None else request
@@ -192,11 +327,36 @@ class BodyBuilder:
         return self._add(StepHandle, id, {"approval": {"request": asked, "late": late, **more}})
 
     def event(self, id: str, name: str, /, *, key: Value = None, buffer: bool = True) -> StepHandle:
-        """Add a node that waits for an event from outside; its result is the event's data."""
+        """Add a node that waits for an event from outside.
+
+        Args:
+            id: The node's id.
+            name: The event's name.
+            key: Only an event with this key; None takes any.
+            buffer: Whether an event counts that came before the token did. Otherwise it is gone.
+
+        Returns:
+            The node; its result is the event's data.
+
+        Raises:
+            DocumentError: The id is taken, or the key is not JSON.
+        """
         return self._add(StepHandle, id, {"event": {"name": name, "key": key, "buffer": buffer}})
 
     def timer(self, id: str, after: Duration | None = None, /, *, until: Value = None) -> StepHandle:
-        """Add a node that waits for some time, or until a time."""
+        """Add a node that waits for some time, or until a time.
+
+        Args:
+            id: The node's id.
+            after: How long: seconds, text such as ``4h``, a timedelta, or an expression that gives seconds.
+            until: Or until when: text such as ``2026-01-31T12:00:00Z``, or an expression that gives seconds since 1970.
+
+        Returns:
+            The node; its result is null.
+
+        Raises:
+            DocumentError: The id is taken, or a value is not JSON.
+        """
         return self._add(StepHandle, id, {"timer": {"after": after, "until": until}})
 
     def join(
@@ -209,41 +369,137 @@ class BodyBuilder:
         rest: Literal["ignore", "cancel", "block"] = "ignore",
         threads: int | Expr | None = None,
     ) -> StepHandle:
-        """Add a node that makes one token of several: `all`, those `taken`, the first `need`, or so many `threads`."""
+        """Add a node that makes one token of several.
+
+        Args:
+            id: The node's id.
+            mode: ``all``: one from every edge that leads here; ``taken``: every one that can still come.
+            need: Or the first so many of the edges.
+            rest: What becomes of those that are not needed: swallowed when they come, cancelled now, or kept out
+                until all have come once.
+            threads: Or so many tokens, from whatever edge.
+
+        Returns:
+            The node; its result is what each arrived with, by the id of the node it came from; with `threads`, a list.
+
+        Raises:
+            DocumentError: The id is taken, or a value is not JSON.
+        """
         return self._add(StepHandle, id, {"join": {"mode": mode, "need": need, "rest": rest, "threads": threads}})
 
     def race(self, id: str, /, *arms: Target) -> StepHandle:
-        """Add a node that starts several; the first that is done goes on, the others are cancelled."""
+        """Add a node that starts several; the first that is done goes on, the others are cancelled.
+
+        Args:
+            id: The node's id.
+            arms: At least two nodes, or their ids. One that leaves by `catch` or by its deadline is done, too.
+
+        Returns:
+            The node.
+
+        Raises:
+            DocumentError: The id is taken, or an arm is a node of another graph.
+        """
         return self._add(StepHandle, id, {"race": [self._id_of(arm, id) for arm in arms]})
 
     # -- ways and ends -----------------------------------------------------------------------------
 
     def branch(self, id: str, /) -> StepHandle:
-        """Add a node that only chooses the way."""
+        """Add a node that only chooses the way.
+
+        Args:
+            id: The node's id.
+
+        Returns:
+            The node; its edges say where to go.
+
+        Raises:
+            DocumentError: The id is taken.
+        """
         return self._add(StepHandle, id, {})
 
     def set(self, id: str, /, **fields: Value) -> StepHandle:
-        """Add a node that writes state fields."""
+        """Add a node that writes state fields.
+
+        Args:
+            id: The node's id.
+            fields: Values by the names of the fields, whose reducers combine them with what is there.
+
+        Returns:
+            The node; its result is what was written.
+
+        Raises:
+            DocumentError: The id is taken, or a value is not JSON.
+        """
         return self._add(StepHandle, id, {"set": fields})
 
     def cancel(self, id: str, /, *nodes: Target) -> StepHandle:
-        """Add a node that takes away the tokens at others, with all that runs there."""
+        """Add a node that takes away the tokens at others, with all that runs there.
+
+        Args:
+            id: The node's id.
+            nodes: The other nodes of this graph, or their ids.
+
+        Returns:
+            The node.
+
+        Raises:
+            DocumentError: The id is taken, or one of the others is a node of another graph.
+        """
         return self._add(StepHandle, id, {"cancel": [self._id_of(node, id) for node in nodes]})
 
     def recurse(
         self, id: str, /, *, policy: str | Expr = "per_turn", idle: bool = False, compacted: bool | str | Expr = False
     ) -> NodeHandle:
-        """Add a node that goes on with the next turn of the same plan."""
+        """Add a node that goes on with the next turn of the same plan.
+
+        Args:
+            id: The node's id.
+            policy: When the turn is a temporal run of its own: ``per_turn``, ``adaptive`` or ``history``.
+            idle: Whether messages become due that wait for an idle agent.
+            compacted: Whether this turn compressed the conversation.
+
+        Returns:
+            The node, which tokens do not leave.
+
+        Raises:
+            DocumentError: The id is taken.
+        """
         return self._add(NodeHandle, id, {"recurse": {"policy": policy, "idle": idle, "compacted": compacted}})
 
     def end(self, id: str, result: Value = None, /, **more: Value) -> EndHandle:
-        """Add a node that ends its branch, with a result: a value, or fields by name."""
+        """Add a node that ends its branch, with a result.
+
+        Args:
+            id: The node's id.
+            result: The result: JSON, with expressions anywhere in it.
+            more: Or its fields, by name.
+
+        Returns:
+            The node, which tokens do not leave.
+
+        Raises:
+            DocumentError: A value and fields are given, the id is taken, or a value is not JSON.
+        """
         if result is not None and more:
             refuse("an end gives one value, or fields by name", self.name, id)
         return self._add(EndHandle, id, {"end": more or result})
 
     def fail(self, id: str, message: Value, /, *, code: Value = "failed", details: Value = None) -> NodeHandle:
-        """Add a node that ends the graph as failed."""
+        """Add a node that ends the graph as failed.
+
+        Args:
+            id: The node's id.
+            message: What people read.
+            code: Code of the error, which `catch` of a node above can name.
+            details: More, as JSON.
+
+        Returns:
+            The node, which tokens do not leave.
+
+        Raises:
+            DocumentError: The id is taken, or a value is not JSON.
+        """
         return self._add(NodeHandle, id, {"fail": {"code": code, "message": message, "details": details}})
 
     # -- inside ------------------------------------------------------------------------------------

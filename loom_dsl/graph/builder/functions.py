@@ -105,22 +105,59 @@ duration: One = Written("duration", "Seconds of a duration such as ``5m``.")
 
 
 def in_(part: Value, target: Value) -> Expr:
-    """Whether a list has an item, an object a key, a text a part: ``part in target``."""
+    """Whether a list has an item, an object a key, a text a part: ``part in target``.
+
+    Args:
+        part: The item, the key or the part.
+        target: The list, the object or the text.
+
+    Returns:
+        An expression that is true or false.
+
+    Raises:
+        ExpressionError: One of them is no JSON value.
+    """
     return Expr(f"{operand(part, COMPARE + 1)} in {operand(target, COMPARE + 1)}", COMPARE)
 
 
 def not_in(part: Value, target: Value) -> Expr:
-    """The opposite of `in_`."""
+    """The opposite of `in_`.
+
+    Args:
+        part: The item, the key or the part.
+        target: The list, the object or the text.
+
+    Returns:
+        An expression that is true or false.
+
+    Raises:
+        ExpressionError: One of them is no JSON value.
+    """
     return Expr(f"{operand(part, COMPARE + 1)} not in {operand(target, COMPARE + 1)}", COMPARE)
 
 
 def if_(condition: Value, yes: Value, no: Value) -> Expr:
-    """One value or another: ``yes if condition else no``."""
+    """One value or another: ``yes if condition else no``.
+
+    Args:
+        condition: What decides.
+        yes: The value where it holds.
+        no: The value where it does not.
+
+    Returns:
+        An expression that is one of the two; the other is not computed.
+
+    Raises:
+        ExpressionError: One of them is no JSON value.
+    """
     return Expr(f"{operand(yes, OR)} if {operand(condition, OR)} else {operand(no)}", TERNARY)
 
 
 def name(text: str) -> Expr:
     """Give a name for the items that `collect` goes through.
+
+    Args:
+        text: Letters, digits and `_`, such as ``call``.
 
     Raises:
         ExpressionError: It is no name, or has a meaning already.
@@ -140,6 +177,12 @@ def collect(value: Value, *, each: Expr, of: Value, where: Value = True) -> Expr
         each: The item's name, from `name`.
         of: The list.
         where: Condition for an item to be taken.
+
+    Returns:
+        An expression that is the new list, in the order of the old one.
+
+    Raises:
+        ExpressionError: One of them is no JSON value.
     """
     condition = "" if where is True else f" if {operand(where, OR)}"
     return Expr(f"[{operand(value)} for {operand(each)} in {operand(of, OR)}{condition}]")
