@@ -17,7 +17,6 @@ OTHER = {"t": "control", "n": 0, "op": "pause", "by": "me", "reason": ""}
 ASKED = {"t": "approval_requested", "n": 0, "approval_id": "ap_1", "request": {"tool": "note"}, "expires_at": None}
 LATER = {**ASKED, "n": 1, "approval_id": "ap_2"}
 VOTE = {"t": "approval_changed", "n": 0, "approval_id": "ap_1", "what": "vote", "by": "ann", "have": 1, "need": 2}
-PASSED_ON = {"t": "approval_changed", "n": 0, "approval_id": "ap_1", "what": "escalated", "to": ["lead"]}
 DECIDED = {"t": "approval_decided", "n": 0, "approval_id": "ap_1", "choice": "approve", "by": "ann, bob", "message": ""}
 EXPIRED = {**DECIDED, "choice": "expired", "by": ""}
 FACTS = dict.fromkeys(("session", "agent", "plan", "task", "workdir", "namespace", "task_queue"), "")
