@@ -125,6 +125,8 @@ def _unwritable(db: Path, error: OSError) -> ConfigurationError:
 READY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _PORT_ATTEMPTS = 3
+_NO_OWN_PORT = "failed assigning ephemeral port"
+"""How the server says that a port which it had found free for itself was taken."""
 _RELEASE_SECONDS = 5.0
 
 
@@ -179,6 +181,7 @@ class DevServer:
         if headless:
             del self._wanted["ui-port"]
         self._ports: dict[str, int] = {}
+        self._log_begins = 0
         self._db = (db or state_directory() / "temporal.db").absolute()
         self._log = log or self._db.with_suffix(".log")
         self._namespaces = ("default", *namespaces)
@@ -235,9 +238,12 @@ class DevServer:
             except ServerStopped as error:
                 await self.stop()
                 # A port chosen as free can be taken before the server listens on it: choose again.
-                if attempt == _PORT_ATTEMPTS or 0 not in self._wanted.values() or "in use" not in error.message:
+                chosen = 0 in self._wanted.values() and "in use" in error.message
+                # So can one that it chooses for itself, of which it tells with a panic: start again.
+                if attempt == _PORT_ATTEMPTS or not (chosen or _NO_OWN_PORT in error.message):
                     raise
-                self._ports.clear()
+                if chosen:
+                    self._ports.clear()
             except BaseException:
                 await self.stop()
                 raise
@@ -318,6 +324,7 @@ class DevServer:
             arguments.append("--headless")
         command = [str(binary), *self._settings.arguments(*arguments, stock=self._stock)]
         with lock_database(self._db) as lock, open_log(self._log) as log:
+            self._log_begins = log.tell()
             # The guardian and the server inherit the lock: it is held as long as one of them lives.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", guardian.__file__, *command],
@@ -350,8 +357,7 @@ class DevServer:
 
     def _fail_if_stopped(self) -> None:
         if not self.running:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-            said = lines[-1][-600:] if lines else "nothing"
+            said = cause_of_end(self._log.read_bytes()[self._log_begins :].decode(errors="replace"))
             raise ServerStopped(f"The development server ended while it was starting. It said: {said} ({self._log})")
 
 
@@ -359,6 +365,17 @@ async def _answers(address: str, namespace: str) -> None:
     client = await Client.connect(address, namespace=namespace)
     # Reads the namespace's index: answers only when the server and the namespace both serve.
     await client.count_workflows("WorkflowId = 'none'")
+
+
+def cause_of_end(output: str) -> str:
+    """Give the line of a server's output that says why it ended: of a panic what it says, else the last line.
+
+    Args:
+        output: What it wrote since it was started.
+    """
+    lines = output.strip().splitlines()
+    panics = [line for line in lines if line.startswith("panic:")]
+    return (panics or lines[-1:] or ["nothing"])[0][-600:]
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from loom_cli.dev.file import DevServerSettings
 from loom_cli.dev.server import DevServer
+from loom_cli.dev.temporal_cli import find_temporal
 from loom_dsl.errors import ConfigurationError
 from tests.support.processes import gone
 from tests.support.server import server_processes, small_server
@@ -164,6 +165,32 @@ async def test_a_stock_server_is_started_without_the_dynamic_configuration(
     async with small_server(tmp_path, stock=stock) as server:
         _, temporal = server_processes(server)
         assert any("history.workflowIdReuseMinimalInterval" in argument for argument in temporal.cmdline()) is tuned
+
+
+PANICS_ONCE = """#!/bin/sh
+[ -e {folder}/tried ] && exec {binary} "$@"
+touch {folder}/tried
+printf 'panic: failed assigning ephemeral port: listen tcp: address already in use\\n\\n' >&2
+printf 'goroutine 1 [running]:\\n\\tmain.go:18 +0x96\\n' >&2
+exit 2
+"""
+
+
+async def test_a_server_that_finds_no_port_for_itself_is_started_again(tmp_path: Path) -> None:
+    binary = tmp_path / "temporal"
+    binary.write_text(PANICS_ONCE.format(folder=tmp_path, binary=find_temporal()))
+    binary.chmod(0o755)
+    async with small_server(tmp_path, binary=binary) as server:
+        await Client.connect(server.address)
+    assert (tmp_path / "tried").exists()
+
+
+async def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    binary = tmp_path / "temporal"
+    binary.write_text("#!/bin/sh\nprintf 'panic: no such luck\\n\\nmain.go:18 +0x96\\n' >&2\nexit 2\n")
+    binary.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="It said: panic: no such luck"):
+        await small_server(tmp_path, binary=binary).start()
 
 
 STARTER = """
