@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from loom_dsl.permissions.paths import ANY, PART
 from loom_dsl.permissions.shell_line import INERT_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
@@ -35,7 +36,7 @@ class CommandTraits:
 
 _INERT_TEXT = """
 arch b2sum base32 base64 basename basenc bunzip2 bzip2 cal cat chgrp chmod chown cksum clear cmp colordiff column
-comm cp csplit cut date dd df diff diff3 dig dir dircolors dirname dos2unix du echo egrep expand expr factor fgrep
+comm cp csplit cut date dd df diff dig dir dircolors dirname dos2unix du echo egrep expand expr factor fgrep
 file fmt fold free getconf getent grep groups gunzip gzip head hexdump host hostname hostid iconv id join jq kill
 killall link ln locale logname look ls lsb_release lsblk lscpu lsof md5sum mkdir mkfifo mktemp mv nl nproc netstat
 nslookup numfmt od paste pathchk pgrep pidof ping pkill pr printenv ps pwd readlink realpath rev rm rmdir seq
@@ -49,8 +50,9 @@ _ASKED_ONLY = (("--version",), ("--help",))
 _SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
 
 _RUNNING = {
+    "diff3": "--diff-program",
     "rg": "--pre --hostname-bin",
-    "rsync": "-e -M --rsh --rsync-path --remote-option",
+    "rsync": "-e -M --rsh --rsync-path --remote-option --daemon --config",
     "sort": "--compress-program",
     "split": "--filter",
     "tar": "-I -F --checkpoint-action --to-command --use-compress-program --rsh-command --info-script "
@@ -76,6 +78,7 @@ _WRITING = {
     "tree": "-o -R --output",
     "file": "-m -C --magic-file --compile",
     "shuf": "-o --output",
+    "ss": "-D --diag",
     "zstd": "-o --output-dir-flat --output-dir-mirror",
     "unzip": "-d -o",
     "jq": "-f -L --from-file --rawfile --slurpfile",
@@ -92,6 +95,9 @@ _PASSING = {
 }
 """Programs that do nothing but run a command: their options with a value of its own, and words before the command."""
 _GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"})
+_GIT_OWN = frozenset(
+    {"-C", "-p", "-P", "--paginate", "--no-pager", "--no-optional-locks", "--literal-pathspecs", "--version"}
+)
 _GIT_TEXT = """
 add am apply archive blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone
 commit commit-tree count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck
@@ -108,18 +114,19 @@ _GIT_RUNNING = (
 _GIT_SHORT = {"rebase": "-x", "grep": "-O", "clone": "-u -c"}
 """Short options that mean something else for other commands of git."""
 _GIT_TRANSPORT = re.compile(r"^(?:ext|fd)::|^--?(?:upload|receive)-pack|hooksPath", re.IGNORECASE)
-_FIND_NAMED = frozenset({"-delete", "-fls", "-fprint", "-fprint0", "-fprintf", "-files0-from"})
+_FIND_NAMED = frozenset({"-delete", "-fls", "-fprint", "-fprint0", "-fprintf", "-files0-from", "-rm"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _XARGS_VALUES = ("-n", "-P", "-L", "-d", "-a", "-E", "-s")
 _XARGS_FLAGS = re.compile(r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit|-[nPLdEs]\S+|--(?:max|delim)[\w-]*=.+")
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)"
-_SED_TEXT = r"(?:(?!\1)[^\\\n]|\\.)*"
+_SED_ADDRESS = r"(?:\d+|\$|/(?:[^][\\/\n]|\\.|\[\^?[^][\\/\n]+\])*/)"
+_SED_TEXT = r"(?:(?!\1)[^][\\\n]|\\.|\[\^?(?:(?!\1)[^][\\\n])+\])*"
 _SAFE_SED = re.compile(
     rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?!?(?:[pdq=]|s([/|,#]){_SED_TEXT}\1{_SED_TEXT}\1[gpI0-9]*)", re.DOTALL
 )
 _SED_OPTIONS = re.compile(r"-[nEruzs]+|--quiet|--silent|--regexp-extended|--posix|--unbuffered|--null-data")
 _SED_IN_PLACE = re.compile(r"-[nErsuz]*i[.\w]*|--in-place(?:=[.\w]*)?")
-_AWK_DANGER = re.compile(r"system|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
+_PRINTF_SETS = re.compile(r"%[^%a-zA-Z]*[hjlLqtz]*n")
+_AWK_DANGER = re.compile(r"system|ARG[VC]|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
 
 
 def base_name(name: str) -> str:
@@ -161,7 +168,7 @@ def traits_of_command(words: Words) -> CommandTraits:
         return CommandTraits()
     named = tuple(word for word in rest if _has_option(_WRITING.get(name, ""), word))
     if name == "curl":
-        named += tuple(word for word in rest if word.startswith(("@", "file:")))
+        named += tuple(word for word in rest if re.match(r"@|file:|.*%output\{", word, re.I | re.S))
     running = _RUNNING.get(name)
     if running is None and name not in _INERT:
         return CommandTraits(anything=f"{name} can run anything that it is told to")
@@ -200,7 +207,8 @@ def _shown(word: str) -> str:
 
 def _told_or_option(words: Sequence[str], options: str) -> Words:
     """Give the words that are one of the options, or might be one when the line runs."""
-    ended = words.index("--") if "--" in words else len(words)
+    ends = (at for at, word in enumerate(words) if word == "--" and not (at and words[at - 1].startswith("-")))
+    ended = next(ends, len(words))  # behind an option `--` may be its value
     return tuple(word for word in words[:ended] if word[:1] in (ANY, PART) or _has_option(options, word))
 
 
@@ -210,6 +218,8 @@ def _has_option(options: str, word: str) -> bool:
     if not word.startswith("-") or word == "-":
         return False
     name = word.partition("=")[0]
+    if options and is_told_later(name):
+        return True
     for option in options.split():
         if option.startswith("--"):
             if len(name) > 2 and (option.startswith(name) or name.startswith(option + "-")):
@@ -226,11 +236,13 @@ def _find(_name: str, words: Words) -> CommandTraits:
     while rest:
         word = rest.pop(0)
         if word in _FIND_RUNS:
-            ends = next((at for at, end in enumerate(rest) if end in (";", "+")), len(rest))
+            closes = (at for at, end in enumerate(rest) if end == ";" or (end == "+" and rest[at - 1 : at] == ["{}"]))
+            ends = next(closes, len(rest))
             given, rest = rest[:ends], rest[ends + 1 :]
             named += [part for part in given if part[:1] == ANY]  # which may end the command and begin another
+            named += [part for part in given[:1] if word.endswith("dir") and "/" in part]  # found in each directory
             runs.append(tuple(f"./{ANY}" if "{}" in part else part for part in given) or (ANY,))
-        elif word in _FIND_NAMED or word[:1] in (ANY, PART):
+        elif word in _FIND_NAMED or (word[:1] in (ANY, PART, "-") and is_told_later(word)):
             named.append(word)
     anything = f"find does what {_shown(named[0])} says" if named else ""
     return CommandTraits(anything=anything, named=tuple(named), runs=tuple(runs))
@@ -298,8 +310,8 @@ def _git(_name: str, words: Words) -> CommandTraits:
     command = git_command(words)
     begins = words.index(command) if command in words else len(words)
     own, rest = words[:begins], words[begins + 1 :]
-    named = [word for word in own if word.startswith("-c") or word[:1] in (ANY, PART)]
-    named += [*_told_or_option(own, _GIT_RUNNING), *_told_or_option(rest, _GIT_RUNNING)]
+    named = [word for before, word in pairwise(("", *own)) if before not in _GIT_VALUES and word not in _GIT_OWN]
+    named += _told_or_option(rest, _GIT_RUNNING)
     named += [word for word in rest if _has_option(_GIT_SHORT.get(command, ""), word)]
     named += [word for word in words if _GIT_TRANSPORT.search(word)]
     if command not in _GIT:
@@ -343,7 +355,7 @@ def _awk(name: str, words: Words) -> CommandTraits:
 
 
 def _tar(name: str, words: Words) -> CommandTraits:
-    bare = words[:1] if words and words[0].isalpha() else ()  # options may be written without a dash
+    bare = words[:1] if words and words[0][:1] not in ("-", ANY, PART) else ()  # options may be written without a dash
     spelled = {word: f"-{word}" if word in bare else word for word in words}
     opaque = tuple(word for word in words if _told_or_option((spelled[word],), _RUNNING[name]))
     named = tuple(word for word in words if _has_option(_WRITING[name], spelled[word]))
@@ -351,10 +363,12 @@ def _tar(name: str, words: Words) -> CommandTraits:
 
 
 def _printf(name: str, words: Words) -> CommandTraits:
-    """Only before the format `-v` sets a variable of the shell."""
-    opaque = _told_or_option(words[:1], "-v")
+    """Before the format `-v` sets a variable of the shell, and so does `%n` in it."""
+    form = words[1:] if words[:1] == ("--",) else words
+    sets = form[:1] if len(form) > 1 and (is_told_later(form[0]) or _PRINTF_SETS.search(form[0])) else ()
+    opaque = (*_told_or_option(words[:1], "-v"), *sets)
     return (
-        CommandTraits(f"{name} may set the variable that {_shown(words[0])} names", opaque)
+        CommandTraits(f"{name} may set the variable that {_shown(opaque[0])} names", opaque)
         if opaque
         else CommandTraits()
     )
@@ -362,14 +376,19 @@ def _printf(name: str, words: Words) -> CommandTraits:
 
 def _second_place(name: str, words: Words) -> CommandTraits:
     """What uniq and xxd write: the second of the places that are named."""
-    places = [word for word in words if not word.startswith("-")]
-    return CommandTraits(named=(*(word for word in words if word.startswith("-r") and name == "xxd"), *places[1:]))
+    places = [word for word in words if not word.startswith("-") or is_told_later(word)]
+    written = places if any(map(is_told_later, places)) else places[1:]
+    return CommandTraits(named=(*(word for word in words if word.startswith("-r") and name == "xxd"), *written))
 
 
 def _test(name: str, words: Words) -> CommandTraits:
-    """`-v` and `-R` expand what names a variable, substitutions in it too."""
-    if opaque := [word for word in words if word in ("-v", "-R")]:
-        return CommandTraits(anything=f"{name} may run what stands behind {opaque[0]}", named=tuple(opaque))
+    """`-v` and `-R` expand what names an element of an array, substitutions in it too."""
+    opaque = [word for word in words if PART in word]
+    for option, word in pairwise(words):
+        if (option in ("-v", "-R") or is_told_later(option)) and ("[" in word or is_told_later(word)):
+            opaque.append(option)
+    if opaque:
+        return CommandTraits(anything=f"{name} may run what stands behind {_shown(opaque[0])}", named=tuple(opaque))
     return CommandTraits(free=True)
 
 
