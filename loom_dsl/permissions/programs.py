@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from loom_dsl.permissions.paths import ANY, PART
-from loom_dsl.permissions.shell_line import INERT_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
+from loom_dsl.permissions.shell_line import INERT_VARIABLE, LOOP_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,9 @@ def _sed(name: str, words: Words) -> CommandTraits:
 
 def _awk(name: str, words: Words) -> CommandTraits:
     options = [word for word in words if word.startswith("-") and not word.startswith("-F")]
-    opaque = (*options, *(word for word in words if _AWK_DANGER.search(word) or is_told_later(word)))
+    # Before the first action a `>` compares.
+    acting = {word: word.partition("{")[0].replace(">", "") + "{".join(word.split("{")[1:]) for word in words}
+    opaque = (*options, *(word for word in words if _AWK_DANGER.search(acting[word]) or is_told_later(word)))
     return (
         CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=opaque)
         if opaque
@@ -392,6 +394,16 @@ def _test(name: str, words: Words) -> CommandTraits:
     return CommandTraits(free=True)
 
 
+def _read(name: str, words: Words) -> CommandTraits:
+    """It sets variables, of which `-r` and plain names are nothing that programs heed."""
+    opaque = [word for word in words if word != "-r" and not LOOP_VARIABLE.fullmatch(word)]
+    return (
+        CommandTraits(anything=f"{name} may set what {_shown(opaque[0])} names", named=tuple(opaque))
+        if opaque
+        else CommandTraits(free=True)
+    )
+
+
 def _cd(name: str, words: Words) -> CommandTraits:
     """A literal directory inside needs no rule; another one, and one that is not told, must be named in it."""
     if len(words) == 1 and not is_told_later(words[0]) and not re.match(r"[/~-]|(?:.*/)?\.\.(?:/|$)", words[0]):
@@ -408,6 +420,7 @@ _MODELS: Mapping[str, Callable[[str, Words], CommandTraits]] = {
     **dict.fromkeys(("uniq", "xxd"), _second_place),
     **dict.fromkeys(("[", "test"), _test),
     "printf": _printf,
+    "read": _read,
     "env": _env,
     "command": _command,
     "git": _git,

@@ -106,7 +106,7 @@ _DESCRIPTOR = re.compile(r"(?:[0-9]+|-)(?=[ \t\n;&|<>()]|$)")
 _DELIMITER = re.compile(r"(?:'([\w.-]+)'|\"([\w.-]+)\"|([\w.-]+))(?=[ \t\n;&|<>()]|$)", re.ASCII)
 _EXPANDED = re.compile(r"[`\\]|\$[({\[]")
 """What a here-document may not hold where its end is not quoted."""
-_LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b|_\b)[a-z_][a-z0-9_]*", re.ASCII)
+LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b|_\b)[a-z_][a-z0-9_]*", re.ASCII)
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _SPECIAL_FILES = ("/dev/", "/proc/", "//")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
@@ -289,7 +289,7 @@ class _Reader:
 
     def _for(self) -> str:
         self._blanks()
-        found = _LOOP_VARIABLE.match(self._line, self._at)
+        found = LOOP_VARIABLE.match(self._line, self._at)
         self._at = found.end() if found else self._at
         self._blanks()
         if found is None or self._keyword() != "in" or self._is_known(found[0]):
@@ -327,12 +327,16 @@ class _Reader:
             words += read
         if self._at == begins:
             self._fail()
-        if not words:
-            return
+        if words:
+            self._add(words)
+
+    def _add(self, words: list[str]) -> None:
         if not words[0] or is_told_later(words[0]):
             raise _UnreadableError("only running it tells which program it runs")
         if words[0] in _KEYWORDS or "=" in words[0]:
             raise _UnreadableError(f"the program {words[0]!r} is written so that it can be read in two ways")
+        if "read" in words and any(map(self._is_known, words)):
+            raise _UnreadableError("it reads a variable that a 'for' goes through")
         self._commands.append(tuple(words))
         if len(self._commands) > MAX_COMMANDS:
             raise _UnreadableError(f"it holds more than {MAX_COMMANDS} commands")
@@ -474,7 +478,11 @@ class _Reader:
         if found := _CHOICES.match(self._line, self._at):
             return self._end(found, *found[1].split(","))
         if found := _RANGE.match(self._line, self._at):
-            return self._end(found, PART)
+            first, last = (int(end) if end.isdecimal() else ord(end) for end in found[0][1:-1].split(".."))
+            written = str if found[0][1].isdecimal() else chr
+            if not first < last < first + MAX_CHOICES or found[0][1] == "0":
+                return self._end(found, PART)
+            return self._end(found, *map(written, range(first, last + 1)))
         if found := _NO_CHOICE.match(self._line, self._at):
             return self._end(found, found[0])
         self._fail()

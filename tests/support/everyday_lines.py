@@ -1,97 +1,28 @@
 """Command lines of an ordinary day of a coding agent, and the rules of a careful team."""
 
-ALLOWED = [
-    "awk",
-    "basename",
-    "black",
-    "cargo",
-    "cat",
-    "cmp",
-    "column",
-    "comm",
-    "cp",
-    "curl",
-    "cut",
-    "date",
-    "df",
-    "diff",
-    "dirname",
-    "du",
-    "echo",
-    "env",
-    "eslint",
-    "file",
-    "find",
-    "gcc",
-    "g++",
-    "go",
-    "grep",
-    "gunzip",
-    "gzip",
-    "head",
-    "id",
-    "jest",
-    "jq",
-    "ln",
-    "ls",
-    "make",
-    "md5sum",
-    "mkdir",
-    "mv",
-    "mypy",
-    "nl",
-    "node",
-    "npm",
-    "npx",
-    "paste",
-    "perl",
-    "pip",
-    "pip3",
-    "pnpm",
-    "prettier",
-    "printf",
-    "ps",
-    "pwd",
-    "pytest",
-    "python",
-    "python3",
-    "readlink",
-    "realpath",
-    "rg",
-    "ruff",
-    "rustc",
-    "sed",
-    "seq",
-    "sha256sum",
-    "sleep",
-    "sort",
-    "stat",
-    "tail",
-    "tar",
-    "tee",
-    "touch",
-    "tr",
-    "tree",
-    "tsc",
-    "uname",
-    "uniq",
-    "unzip",
-    "uv",
-    "wc",
-    "which",
-    "xargs",
-    "yarn",
-    "zip",
-]
+ALLOWED = """
+awk basename black cargo cat cmp column comm cp curl cut date df diff dirname du echo env eslint file find gcc g++ go
+grep gunzip gzip head id jest jq ln ls make md5sum mkdir mv mypy nl node npm npx paste perl pip pip3 pnpm prettier
+printf ps pwd pytest python python3 readlink realpath rg ruff rustc sed seq sha256sum sleep sort stat tail tar tee
+touch tr tree tsc uname uniq unzip uv wc which whoami xargs yarn zip
+"""
 GIT = "add blame branch checkout cherry-pick commit diff fetch grep log ls-files merge mv pull rebase remote restore"
 GIT = f"{GIT} rev-parse show stash status switch tag worktree"
 POLICY = {
     "allow": [
-        *(f"execute_bash({name} *)" for name in ALLOWED),
+        *(f"execute_bash({name} *)" for name in ALLOWED.split()),
         *(f"execute_bash(git {name} *)" for name in GIT.split()),
         *("execute_bash(git -C * *)", "execute_bash(find * -delete)", "execute_bash(sed -i *)"),
         *("execute_bash(sed -i.bak *)", "execute_bash(tar * -C *)", "execute_bash(curl * -o *)"),
-        *("execute_bash(sort * -o *)", "execute_bash(./gradlew *)", "execute_bash(./scripts/*)", "write_file"),
+        *(
+            "execute_bash(sort * -o *)",
+            "execute_bash(./gradlew *)",
+            "execute_bash(./scripts/build.sh *)",
+            "execute_bash(./scripts/check.sh *)",
+            "execute_bash(git --no-pager log *)",
+            "execute_bash(git --no-pager diff *)",
+            "write_file",
+        ),
         *("execute_bash(chmod +x *)", "execute_bash(unzip * -d *)", "execute_bash(ruff * --output-file *)"),
     ],
     "deny": ["execute_bash(rm *)", "execute_bash(git push *)", "execute_bash(sudo *)", "*(secrets/**)"],
@@ -393,7 +324,7 @@ cargo fmt --check
 RUST_BACKTRACE=1 cargo test
 RUST_LOG=debug cargo run -- --help
 rustc --version && cargo --version
-gcc -Wall -O2 -o app main.c && ./scripts/run
+gcc -Wall -O2 -o app main.c && ./scripts/build.sh
 g++ -std=c++17 -o t t.cpp
 ./gradlew test
 ./gradlew build --info | tail -50
@@ -449,7 +380,7 @@ cat requirements*.txt | sort -u
 python - <<EOF\nprint("hi")\nEOF
 # run the tests\npytest -q
 npm run build &&\n  npm test
-pytest \\\n  -q \\\n  tests/unit
+pytest \\n  -q \\n  tests/unit
 npm run dev > dev.log 2>&1 &
 node server.js & sleep 2; curl -s localhost:3000
 """.strip("\n").split("\n"),
@@ -458,3 +389,32 @@ EVERYDAY = [
     line.replace("\\n", "\n") if "<<" in line or line.startswith(("#", "npm run build &&", "pytest \\")) else line
     for line in EVERYDAY
 ]
+
+READING_ALL = r"""
+grep -rn --include='*.py' 'class .*Error' .
+find . -name '*.pyc' -delete
+find . -name '*.py' -exec grep -l 'import re' {} +
+find . -name '*.md' -print0 | xargs -0 grep -n 'TODO'
+git ls-files '*.py' | xargs wc -l | tail -1
+npx prettier --check .
+eslint . --max-warnings 0
+ruff check .
+ruff format --check .
+""".strip().split("\n")
+"""Asked rightly: each reads or changes all that is there, in `secrets` too."""
+
+NEEDLESS = {
+    "`$(…)` and `<(…)` are not read": [
+        *("wc -l $(git ls-files '*.py')", "for f in $(git ls-files '*.py'); do wc -l $f; done"),
+        "diff <(sort a) <(sort b)",
+    ],
+    "what xargs is given is not told": [
+        *("find tests -name 'test_*.py' | xargs wc -l", "git diff --name-only | xargs ruff check"),
+        *("git diff --name-only | grep '\\.py$' | xargs ruff check", "grep -rl old src | xargs sed -i 's/old/new/g'"),
+    ],
+    "where a line is after it has gone elsewhere is not followed": [
+        *("cd src; ls; cd ..", "cd src && grep -rn handler . | head"),
+    ],
+    "programs may heed the variable": ["PYTHONPATH=src python -m app"],
+}
+"""Asked although nothing of it is forbidden, by the reason."""
