@@ -229,6 +229,12 @@ def _has_option(options: str, word: str) -> bool:
     return False
 
 
+def _leave_out_value(rest: list[str]) -> None:
+    """Leave out the value of an option. A pattern of file names may be more words than that."""
+    if rest and PART in rest.pop(0):
+        rest.insert(0, ANY)
+
+
 def _find(_name: str, words: Words) -> CommandTraits:
     runs: list[Words] = []
     named: list[str] = []
@@ -253,13 +259,15 @@ def _xargs(name: str, words: Words) -> CommandTraits:
     while rest and (rest[0].startswith("-") or is_told_later(rest[0])):
         option = rest.pop(0)
         if option.startswith("-I"):
-            mark = option[2:] or (rest.pop(0) if rest else "")
+            mark = option[2:] or next(iter(rest), "")
+            if option == "-I":
+                _leave_out_value(rest)
         elif option in _XARGS_VALUES:
-            rest[:1] = []
+            _leave_out_value(rest)
         elif not _XARGS_FLAGS.fullmatch(option):
             return CommandTraits(anything=f"{name} is given {_shown(option)}, which is not known", named=(option,))
     run = [ANY if mark and mark in word else word for word in rest] or ["echo"]
-    return CommandTraits(runs=((*run, ANY),), passes=True)
+    return CommandTraits(runs=((*run, ANY, ANY),), passes=True)  # the first may be an option's value
 
 
 def _passing(name: str, words: Words) -> CommandTraits:
@@ -270,7 +278,7 @@ def _passing(name: str, words: Words) -> CommandTraits:
         if option == "--":
             break
         if option in valued.split():
-            rest[:1] = []
+            _leave_out_value(rest)
     if is_told_later("".join(rest[:before])):
         return CommandTraits(anything=f"only running it tells what {name} is given")
     rest = rest[before:]
@@ -283,7 +291,7 @@ def _env(name: str, words: Words) -> CommandTraits:
         word = rest.pop(0)
         variable = word.partition("=")[0]
         if word == "-u":
-            rest[:1] = []
+            _leave_out_value(rest)
         elif word not in ("-i", "--ignore-environment", "--") and not INERT_VARIABLE.fullmatch(variable):
             return CommandTraits(anything=f"programs may heed what {_shown(word)} says", named=(word,))
     return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
@@ -300,7 +308,7 @@ def git_command(words: Words) -> str:
     """Give the command of git, behind its own options and their values; `help` where there is none."""
     before = ""
     for word in words:
-        if not word.startswith("-") and before not in _GIT_VALUES:
+        if not word.startswith("-") and (before not in _GIT_VALUES or PART in word):
             return word
         before = word
     return "help"

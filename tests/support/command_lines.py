@@ -301,6 +301,13 @@ for f in cat; do for f in rm; do :; done; $f x; done
 for f in rm; do :; done; (for f in cat; do :; done); $f x
 seq 20000 > l; sort -o -- --compress-program=rm -S 1k l
 seq 20000 > l; for f in program program; do sort --compress-"$f"=rm -S1k l; done
+xargs nice -n <<< '5 rm x'
+xargs timeout -k <<< '5 5 rm x'
+xargs env -u <<< 'X rm x'
+xargs xargs -a x -n <<< '1 rm x'
+xargs git -C <<< ". -c alias.z='!rm x' z"
+mkdir d; touch d/5 d/rm d/x; cp x d; cd d; nice -n ?*
+mkdir d; touch d/rm d/r d/x; cd d; env -u r* x
 git grep -e 1 -e -- --open-files-in-pager='rm x'
 """.strip("\n").split("\n"),
     "cat <<-E\n\t$(rm x)\n\tE",
