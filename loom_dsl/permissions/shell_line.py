@@ -453,6 +453,8 @@ class _Reader:
     def _variable(self, *, quoted: bool) -> str:
         if found := _VARIABLE.match(self._line, self._at):
             self._at = found.end()
+            if found[1] and not quoted and self._peek() == "{":
+                self._fail()  # braces stand for their words first: `$a{b,c}` is `$ab $ac`
             name = found[1] or found[2] or ""
             value = "." if name == "PWD" and not _MOVES.search(self._line) else self._variables.get(name, ANY)
             if quoted or _SIMPLE.fullmatch(value):
