@@ -396,7 +396,8 @@ class _Reader:
         if self._documents and "\n" in self._line[start : self._at]:
             raise _UnreadableError("a string goes over the line after which a here-document begins")
         words = ["".join(choice) for choice in product(*pieces)]
-        words = [word for word in words if word] if count > 1 else words
+        if count > 1 and not {"'", '"'} & set(self._line[start : self._at]):
+            words = [word for word in words if word]
         return [*words, ANY] if self._splits else words
 
     def _piece(self, first: bool) -> tuple[str, ...]:

@@ -302,6 +302,7 @@ for f in rm; do :; done; (for f in cat; do :; done); $f x
 seq 20000 > l; sort -o -- --compress-program=rm -S 1k l
 seq 20000 > l; for f in program program; do sort --compress-"$f"=rm -S1k l; done
 for f in ca; do for ft in rm; do $f{t,} x; done; done
+xargs -E {,rm}'' <<< x
 xargs nice -n <<< '5 rm x'
 xargs timeout -k <<< '5 5 rm x'
 xargs env -u <<< 'X rm x'
