@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from loom_dsl.permissions.command_pattern import CommandPattern
-from loom_dsl.permissions.paths import ANY, is_open, may_mean
+from loom_dsl.permissions.paths import ANY, PART, is_open, may_mean
 from loom_dsl.permissions.policy import MODES, Decision, Mode, Permissions
 from loom_dsl.permissions.programs import base_name, in_words, traits_of_command
 from loom_dsl.permissions.python_code import is_harmless
@@ -29,6 +29,7 @@ _STEERING = re.compile(
     r"|.*\.(?:code-workspace|service|timer|desktop|pth)"
 )
 """Names, in lower case, of files that others run, or that tell agents what to do."""
+_HEEDED_BY_GIT = re.compile(rf"(?:^|/)(?:(?:\.git|hooks|config)(?:/|$)|\.\w*{PART})")
 
 
 def doubt_of(policy: Permissions, call: Call) -> tuple[Rule, str] | None:
@@ -86,6 +87,11 @@ def _runs_anything(reading: ShellReading, named: Sequence[CommandPattern]) -> st
     for words, why in opaque:
         if not any(rule.program == words[0] and rule.covers(words, moved=reading.moves) for rule in named):
             return why
+    commands = commands_of(reading)
+    if any(base_name(words[0]) == "git" for words in commands):
+        beside = (word for words in commands if base_name(words[0]) != "git" for word in words[1:])
+        if heeded := next(filter(_HEEDED_BY_GIT.search, (*reading.writes, *beside)), ""):
+            return f"it names {in_words([heeded])}, which git may heed"
     written = [path for path in reading.writes if steers(path) or any(path in words for words, _ in opaque)]
     return f"it writes {written[0]}, and {base_name(opaque[0][0][0])} may run that" if written and opaque else ""
 

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from loom_dsl.permissions.paths import ANY, PART
-from loom_dsl.permissions.shell_line import INERT_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
+from loom_dsl.permissions.shell_line import INERT_VARIABLE, LOOP_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class CommandTraits:
 
 _INERT_TEXT = """
 arch b2sum base32 base64 basename basenc bunzip2 bzip2 cal cat chgrp chmod chown cksum clear cmp colordiff column
-comm cp csplit cut date dd df diff diff3 dig dir dircolors dirname dos2unix du echo egrep expand expr factor fgrep
+comm cp csplit cut date dd df diff dig dir dircolors dirname dos2unix du echo egrep expand expr factor fgrep
 file fmt fold free getconf getent grep groups gunzip gzip head hexdump host hostname hostid iconv id join jq kill
 killall link ln locale logname look ls lsb_release lsblk lscpu lsof md5sum mkdir mkfifo mktemp mv nl nproc netstat
 nslookup numfmt od paste pathchk pgrep pidof ping pkill pr printenv ps pwd readlink realpath rev rm rmdir seq
@@ -49,8 +50,9 @@ _ASKED_ONLY = (("--version",), ("--help",))
 _SYSTEM = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[^/]+")
 
 _RUNNING = {
+    "diff3": "--diff-program",
     "rg": "--pre --hostname-bin",
-    "rsync": "-e -M --rsh --rsync-path --remote-option",
+    "rsync": "-e -M --rsh --rsync-path --remote-option --daemon --config",
     "sort": "--compress-program",
     "split": "--filter",
     "tar": "-I -F --checkpoint-action --to-command --use-compress-program --rsh-command --info-script "
@@ -76,6 +78,7 @@ _WRITING = {
     "tree": "-o -R --output",
     "file": "-m -C --magic-file --compile",
     "shuf": "-o --output",
+    "ss": "-D --diag",
     "zstd": "-o --output-dir-flat --output-dir-mirror",
     "unzip": "-d -o",
     "jq": "-f -L --from-file --rawfile --slurpfile",
@@ -93,6 +96,9 @@ _PASSING = {
 """Programs that do nothing but run a command: their options with a value of its own, and words before the command."""
 _PRIVILEGED = ("sudo", "doas")
 _GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix"})
+_GIT_OWN = frozenset(
+    {"-C", "-p", "-P", "--paginate", "--no-pager", "--no-optional-locks", "--literal-pathspecs", "--version"}
+)
 _GIT_TEXT = """
 add am apply archive blame branch bundle cat-file check-attr check-ignore checkout cherry cherry-pick clean clone
 commit commit-tree count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck
@@ -109,18 +115,19 @@ _GIT_RUNNING = (
 _GIT_SHORT = {"rebase": "-x", "grep": "-O", "clone": "-u -c"}
 """Short options that mean something else for other commands of git."""
 _GIT_TRANSPORT = re.compile(r"^(?:ext|fd)::|^--?(?:upload|receive)-pack|hooksPath", re.IGNORECASE)
-_FIND_NAMED = frozenset({"-delete", "-fls", "-fprint", "-fprint0", "-fprintf", "-files0-from"})
+_FIND_NAMED = frozenset({"-delete", "-fls", "-fprint", "-fprint0", "-fprintf", "-files0-from", "-rm"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _XARGS_VALUES = ("-n", "-P", "-L", "-d", "-a", "-E", "-s")
 _XARGS_FLAGS = re.compile(r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit|-[nPLdEs]\S+|--(?:max|delim)[\w-]*=.+")
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\n]*/)"
-_SED_TEXT = r"(?:(?!\1)[^\\\n]|\\.)*"
+_SED_ADDRESS = r"(?:\d+|\$|/(?:[^][\\/\n]|\\.|\[\^?[^][\\/\n]+\])*/)"
+_SED_TEXT = r"(?:(?!\1)[^][\\\n]|\\.|\[\^?(?:(?!\1)[^][\\\n])+\])*"
 _SAFE_SED = re.compile(
     rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?!?(?:[pdq=]|s([/|,#]){_SED_TEXT}\1{_SED_TEXT}\1[gpI0-9]*)", re.DOTALL
 )
 _SED_OPTIONS = re.compile(r"-[nEruzs]+|--quiet|--silent|--regexp-extended|--posix|--unbuffered|--null-data")
 _SED_IN_PLACE = re.compile(r"-[nErsuz]*i[.\w]*|--in-place(?:=[.\w]*)?")
-_AWK_DANGER = re.compile(r"system|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
+_PRINTF_SETS = re.compile(r"%[^%a-zA-Z]*[hjlLqtz]*n")
+_AWK_DANGER = re.compile(r"system|ARG[VC]|getline|[|>@]|close|fflush|ENVIRON|PROCINFO")
 
 
 def base_name(name: str) -> str:
@@ -162,7 +169,7 @@ def traits_of_command(words: Words) -> CommandTraits:
         return CommandTraits()
     named = tuple(word for word in rest if _has_option(_WRITING.get(name, ""), word))
     if name == "curl":
-        named += tuple(word for word in rest if word.startswith(("@", "file:")))
+        named += tuple(word for word in rest if re.match(r"@|file:|.*%output\{", word, re.I | re.S))
     running = _RUNNING.get(name)
     if running is None and name not in _INERT:
         return CommandTraits(anything=f"{name} can run anything that it is told to")
@@ -201,7 +208,8 @@ def _shown(word: str) -> str:
 
 def _told_or_option(words: Sequence[str], options: str) -> Words:
     """Give the words that are one of the options, or might be one when the line runs."""
-    ended = words.index("--") if "--" in words else len(words)
+    ends = (at for at, word in enumerate(words) if word == "--" and not (at and words[at - 1].startswith("-")))
+    ended = next(ends, len(words))  # behind an option `--` may be its value
     return tuple(word for word in words[:ended] if word[:1] in (ANY, PART) or _has_option(options, word))
 
 
@@ -211,6 +219,8 @@ def _has_option(options: str, word: str) -> bool:
     if not word.startswith("-") or word == "-":
         return False
     name = word.partition("=")[0]
+    if options and is_told_later(name):
+        return True
     for option in options.split():
         if option.startswith("--"):
             if len(name) > 2 and (option.startswith(name) or name.startswith(option + "-")):
@@ -220,6 +230,12 @@ def _has_option(options: str, word: str) -> bool:
     return False
 
 
+def _leave_out_value(rest: list[str]) -> None:
+    """Leave out the value of an option. A pattern of file names may be more words than that."""
+    if rest and PART in rest.pop(0):
+        rest.insert(0, ANY)
+
+
 def _find(_name: str, words: Words) -> CommandTraits:
     runs: list[Words] = []
     named: list[str] = []
@@ -227,11 +243,13 @@ def _find(_name: str, words: Words) -> CommandTraits:
     while rest:
         word = rest.pop(0)
         if word in _FIND_RUNS:
-            ends = next((at for at, end in enumerate(rest) if end in (";", "+")), len(rest))
+            closes = (at for at, end in enumerate(rest) if end == ";" or (end == "+" and rest[at - 1 : at] == ["{}"]))
+            ends = next(closes, len(rest))
             given, rest = rest[:ends], rest[ends + 1 :]
             named += [part for part in given if part[:1] == ANY]  # which may end the command and begin another
+            named += [part for part in given[:1] if word.endswith("dir") and "/" in part]  # found in each directory
             runs.append(tuple(f"./{ANY}" if "{}" in part else part for part in given) or (ANY,))
-        elif word in _FIND_NAMED or word[:1] in (ANY, PART):
+        elif word in _FIND_NAMED or (word[:1] in (ANY, PART, "-") and is_told_later(word)):
             named.append(word)
     anything = f"find does what {_shown(named[0])} says" if named else ""
     return CommandTraits(anything=anything, named=tuple(named), runs=tuple(runs))
@@ -242,13 +260,15 @@ def _xargs(name: str, words: Words) -> CommandTraits:
     while rest and (rest[0].startswith("-") or is_told_later(rest[0])):
         option = rest.pop(0)
         if option.startswith("-I"):
-            mark = option[2:] or (rest.pop(0) if rest else "")
+            mark = option[2:] or next(iter(rest), "")
+            if option == "-I":
+                _leave_out_value(rest)
         elif option in _XARGS_VALUES:
-            rest[:1] = []
+            _leave_out_value(rest)
         elif not _XARGS_FLAGS.fullmatch(option):
             return CommandTraits(anything=f"{name} is given {_shown(option)}, which is not known", named=(option,))
     run = [ANY if mark and mark in word else word for word in rest] or ["echo"]
-    return CommandTraits(runs=((*run, ANY),), passes=True)
+    return CommandTraits(runs=((*run, ANY, ANY),), passes=True)  # the first may be an option's value
 
 
 def _passing(name: str, words: Words) -> CommandTraits:
@@ -259,7 +279,7 @@ def _passing(name: str, words: Words) -> CommandTraits:
         if option == "--":
             break
         if option in valued.split():
-            rest[:1] = []
+            _leave_out_value(rest)
     if is_told_later("".join(rest[:before])):
         return CommandTraits(anything=f"only running it tells what {name} is given")
     rest = rest[before:]
@@ -281,7 +301,7 @@ def _env(name: str, words: Words) -> CommandTraits:
         word = rest.pop(0)
         variable = word.partition("=")[0]
         if word == "-u":
-            rest[:1] = []
+            _leave_out_value(rest)
         elif word not in ("-i", "--ignore-environment", "--") and not INERT_VARIABLE.fullmatch(variable):
             return CommandTraits(anything=f"programs may heed what {_shown(word)} says", named=(word,))
     return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
@@ -298,7 +318,7 @@ def git_command(words: Words) -> str:
     """Give the command of git, behind its own options and their values; `help` where there is none."""
     before = ""
     for word in words:
-        if not word.startswith("-") and before not in _GIT_VALUES:
+        if not word.startswith("-") and (before not in _GIT_VALUES or PART in word):
             return word
         before = word
     return "help"
@@ -308,8 +328,8 @@ def _git(_name: str, words: Words) -> CommandTraits:
     command = git_command(words)
     begins = words.index(command) if command in words else len(words)
     own, rest = words[:begins], words[begins + 1 :]
-    named = [word for word in own if word.startswith("-c") or word[:1] in (ANY, PART)]
-    named += [*_told_or_option(own, _GIT_RUNNING), *_told_or_option(rest, _GIT_RUNNING)]
+    named = [word for before, word in pairwise(("", *own)) if before not in _GIT_VALUES and word not in _GIT_OWN]
+    named += _told_or_option(rest, _GIT_RUNNING)
     named += [word for word in rest if _has_option(_GIT_SHORT.get(command, ""), word)]
     named += [word for word in words if _GIT_TRANSPORT.search(word)]
     if command not in _GIT:
@@ -344,7 +364,9 @@ def _sed(name: str, words: Words) -> CommandTraits:
 
 def _awk(name: str, words: Words) -> CommandTraits:
     options = [word for word in words if word.startswith("-") and not word.startswith("-F")]
-    opaque = (*options, *(word for word in words if _AWK_DANGER.search(word) or is_told_later(word)))
+    # Before the first action a `>` compares.
+    acting = {word: word.partition("{")[0].replace(">", "") + "{".join(word.split("{")[1:]) for word in words}
+    opaque = (*options, *(word for word in words if _AWK_DANGER.search(acting[word]) or is_told_later(word)))
     return (
         CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=opaque)
         if opaque
@@ -353,7 +375,7 @@ def _awk(name: str, words: Words) -> CommandTraits:
 
 
 def _tar(name: str, words: Words) -> CommandTraits:
-    bare = words[:1] if words and words[0].isalpha() else ()  # options may be written without a dash
+    bare = words[:1] if words and words[0][:1] not in ("-", ANY, PART) else ()  # options may be written without a dash
     spelled = {word: f"-{word}" if word in bare else word for word in words}
     opaque = tuple(word for word in words if _told_or_option((spelled[word],), _RUNNING[name]))
     named = tuple(word for word in words if _has_option(_WRITING[name], spelled[word]))
@@ -361,10 +383,12 @@ def _tar(name: str, words: Words) -> CommandTraits:
 
 
 def _printf(name: str, words: Words) -> CommandTraits:
-    """Only before the format `-v` sets a variable of the shell."""
-    opaque = _told_or_option(words[:1], "-v")
+    """Before the format `-v` sets a variable of the shell, and so does `%n` in it."""
+    form = words[1:] if words[:1] == ("--",) else words
+    sets = form[:1] if len(form) > 1 and (is_told_later(form[0]) or _PRINTF_SETS.search(form[0])) else ()
+    opaque = (*_told_or_option(words[:1], "-v"), *sets)
     return (
-        CommandTraits(f"{name} may set the variable that {_shown(words[0])} names", opaque)
+        CommandTraits(f"{name} may set the variable that {_shown(opaque[0])} names", opaque)
         if opaque
         else CommandTraits()
     )
@@ -372,15 +396,30 @@ def _printf(name: str, words: Words) -> CommandTraits:
 
 def _second_place(name: str, words: Words) -> CommandTraits:
     """What uniq and xxd write: the second of the places that are named."""
-    places = [word for word in words if not word.startswith("-")]
-    return CommandTraits(named=(*(word for word in words if word.startswith("-r") and name == "xxd"), *places[1:]))
+    places = [word for word in words if not word.startswith("-") or is_told_later(word)]
+    written = places if any(map(is_told_later, places)) else places[1:]
+    return CommandTraits(named=(*(word for word in words if word.startswith("-r") and name == "xxd"), *written))
 
 
 def _test(name: str, words: Words) -> CommandTraits:
-    """`-v` and `-R` expand what names a variable, substitutions in it too."""
-    if opaque := [word for word in words if word in ("-v", "-R")]:
-        return CommandTraits(anything=f"{name} may run what stands behind {opaque[0]}", named=tuple(opaque))
+    """`-v` and `-R` expand what names an element of an array, substitutions in it too."""
+    opaque = [word for word in words if PART in word]
+    for option, word in pairwise(words):
+        if (option in ("-v", "-R") or is_told_later(option)) and ("[" in word or is_told_later(word)):
+            opaque.append(option)
+    if opaque:
+        return CommandTraits(anything=f"{name} may run what stands behind {_shown(opaque[0])}", named=tuple(opaque))
     return CommandTraits(free=True)
+
+
+def _read(name: str, words: Words) -> CommandTraits:
+    """It sets variables, of which `-r` and plain names are nothing that programs heed."""
+    opaque = [word for word in words if word != "-r" and not LOOP_VARIABLE.fullmatch(word)]
+    return (
+        CommandTraits(anything=f"{name} may set what {_shown(opaque[0])} names", named=tuple(opaque))
+        if opaque
+        else CommandTraits(free=True)
+    )
 
 
 def _cd(name: str, words: Words) -> CommandTraits:
@@ -400,6 +439,7 @@ _MODELS: Mapping[str, Callable[[str, Words], CommandTraits]] = {
     **dict.fromkeys(("[", "test"), _test),
     "printf": _printf,
     **dict.fromkeys(_PRIVILEGED, _privileged),
+    "read": _read,
     "env": _env,
     "command": _command,
     "git": _git,

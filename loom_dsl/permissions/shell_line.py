@@ -55,7 +55,7 @@ class ShellReading:
     @property
     def moves(self) -> bool:
         """Whether it changes its directory, so that a path in it does not begin in the working directory."""
-        return any(words[0] in ("cd", "pushd", "popd") for words in self.commands)
+        return any("cd" in words or "pushd" in words or "popd" in words for words in self.commands)
 
 
 def is_told_later(word: str) -> bool:
@@ -97,7 +97,7 @@ _DOLLAR = re.compile(r"\$(?=[\s\"/.,|)]|$)")
 """A `$` that begins nothing."""
 _CLASS = re.compile(r"\[[\w!^.,:@%+=-]+\]", re.ASCII)
 _CHOICES = re.compile(r"\{([\w./:@%+=-]*(?:,[\w./:@%+=-]*)+)\}", re.ASCII)
-_RANGE = re.compile(r"\{\w+\.\.\w+\}", re.ASCII)
+_RANGE = re.compile(r"\{(?:\d+\.\.\d+|[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z])\}", re.ASCII)
 _NO_CHOICE = re.compile(r"\{\w*\}(?![<>])|\{(?=[ \t\n;&|()]|$)", re.ASCII)
 """Braces that stand for themselves: `{}`, `stash@{0}`."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(=|\+=|\[)", re.ASCII)
@@ -106,7 +106,7 @@ _DESCRIPTOR = re.compile(r"(?:[0-9]+|-)(?=[ \t\n;&|<>()]|$)")
 _DELIMITER = re.compile(r"(?:'([\w.-]+)'|\"([\w.-]+)\"|([\w.-]+))(?=[ \t\n;&|<>()]|$)", re.ASCII)
 _EXPANDED = re.compile(r"[`\\]|\$[({\[]")
 """What a here-document may not hold where its end is not quoted."""
-_LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b)[a-z_][a-z0-9_]*", re.ASCII)
+LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b|_\b)[a-z_][a-z0-9_]*", re.ASCII)
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _SPECIAL_FILES = ("/dev/", "/proc/", "//")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
@@ -133,6 +133,8 @@ class _Reader:
         self._writes: list[str] = []
         self._documents: list[tuple[str, bool, bool]] = []
         self._variables: dict[str, str] = {}
+        self._whole: set[str] = set()  # variables whose values are one word each
+        self._splits = False  # the word that is read may become several
 
     def read(self) -> ShellReading:
         self._check_characters()
@@ -272,18 +274,25 @@ class _Reader:
             if ended == "else":
                 self._list(frozenset({"fi"}))
             return
-        if word == "for":
-            self._for()
-        else:
+        if word != "for":
             self._list(frozenset({"do"}))
+            self._list(frozenset({"done"}))
+            return
+        variable = self._for()
         self._list(frozenset({"done"}))
+        self._variables[variable] = ANY  # behind the loop it may have run or not, here or in a subshell
+        self._whole.discard(variable)
 
-    def _for(self) -> None:
+    def _is_known(self, variable: str) -> bool:
+        """Say whether what surrounds this place relies on a variable's value."""
+        return variable in self._whole or self._variables.get(variable, ANY) != ANY
+
+    def _for(self) -> str:
         self._blanks()
-        found = _LOOP_VARIABLE.match(self._line, self._at)
+        found = LOOP_VARIABLE.match(self._line, self._at)
         self._at = found.end() if found else self._at
         self._blanks()
-        if found is None or self._keyword() != "in":
+        if found is None or self._keyword() != "in" or self._is_known(found[0]):
             raise _UnreadableError("it holds a 'for' that cannot be read")
         self._at += 2
         self._blanks()
@@ -293,11 +302,14 @@ class _Reader:
             self._blanks()
         self._loops += words
         self._variables[found[0]] = words[0] if len(words) == 1 else ANY
+        if all(map(_SIMPLE.fullmatch, words)):
+            self._whole.add(found[0])
         self._take(";")
         self._blanks(lines=True)
         if self._keyword() != "do":
             self._fail()
         self._at += 2
+        return found[0]
 
     def _simple(self) -> None:
         words: list[str] = []
@@ -315,12 +327,16 @@ class _Reader:
             words += read
         if self._at == begins:
             self._fail()
-        if not words:
-            return
+        if words:
+            self._add(words)
+
+    def _add(self, words: list[str]) -> None:
         if not words[0] or is_told_later(words[0]):
             raise _UnreadableError("only running it tells which program it runs")
         if words[0] in _KEYWORDS or "=" in words[0]:
             raise _UnreadableError(f"the program {words[0]!r} is written so that it can be read in two ways")
+        if "read" in words and any(map(self._is_known, words)):
+            raise _UnreadableError("it reads a variable that a 'for' goes through")
         self._commands.append(tuple(words))
         if len(self._commands) > MAX_COMMANDS:
             raise _UnreadableError(f"it holds more than {MAX_COMMANDS} commands")
@@ -331,6 +347,8 @@ class _Reader:
             self._at = found.end()
             self._blanks()
             sign = found[0].lstrip("0123456789")
+            if len(found[0]) > len(sign) + 3:
+                raise _UnreadableError(f"it holds {found[0]} that cannot be read")
             if sign in (">&", "<&") and (number := _DESCRIPTOR.match(self._line, self._at)):
                 self._at = number.end()
             elif sign in ("<<", "<<-"):
@@ -364,7 +382,7 @@ class _Reader:
 
     def _word(self) -> list[str]:
         """Read a word; several where braces stand for several."""
-        start = self._at
+        start, self._splits = self._at, False
         pieces: list[tuple[str, ...]] = []
         count = 1
         while self._peek() and self._peek() not in _ENDS_WORD:
@@ -378,7 +396,9 @@ class _Reader:
         if self._documents and "\n" in self._line[start : self._at]:
             raise _UnreadableError("a string goes over the line after which a here-document begins")
         words = ["".join(choice) for choice in product(*pieces)]
-        return [word for word in words if word] if count > 1 else words
+        if count > 1 and not {"'", '"'} & set(self._line[start : self._at]):
+            words = [word for word in words if word]
+        return [*words, ANY] if self._splits else words
 
     def _piece(self, first: bool) -> tuple[str, ...]:
         sign = self._peek()
@@ -434,9 +454,14 @@ class _Reader:
     def _variable(self, *, quoted: bool) -> str:
         if found := _VARIABLE.match(self._line, self._at):
             self._at = found.end()
+            if found[1] and not quoted and self._peek() == "{":
+                self._fail()  # braces stand for their words first: `$a{b,c}` is `$ab $ac`
             name = found[1] or found[2] or ""
             value = "." if name == "PWD" and not _MOVES.search(self._line) else self._variables.get(name, ANY)
-            return value if quoted or _SIMPLE.fullmatch(value) else ANY
+            if quoted or _SIMPLE.fullmatch(value):
+                return value
+            self._splits |= bool(name) and name not in self._whole
+            return ANY
         found = _DOLLAR.match(self._line, self._at)
         if found is None or (not quoted and self._line[found.end() : found.end() + 1] == '"'):
             self._fail()
@@ -456,7 +481,11 @@ class _Reader:
         if found := _CHOICES.match(self._line, self._at):
             return self._end(found, *found[1].split(","))
         if found := _RANGE.match(self._line, self._at):
-            return self._end(found, PART)
+            first, last = (int(end) if end.isdecimal() else ord(end) for end in found[0][1:-1].split(".."))
+            written = str if found[0][1].isdecimal() else chr
+            if not first < last < first + MAX_CHOICES or found[0][1] == "0":
+                return self._end(found, PART)
+            return self._end(found, *map(written, range(first, last + 1)))
         if found := _NO_CHOICE.match(self._line, self._at):
             return self._end(found, found[0])
         self._fail()

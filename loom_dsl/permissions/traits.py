@@ -8,8 +8,8 @@ from pydantic import JsonValue
 
 from loom_dsl.errors import LoomError
 from loom_dsl.permissions.domains import host_of
-from loom_dsl.permissions.paths import is_partly_open, normal_path, shapes_in
-from loom_dsl.permissions.programs import base_name
+from loom_dsl.permissions.paths import ANY, PART, is_partly_open, normal_path, shapes_in
+from loom_dsl.permissions.programs import base_name, traits_of_command
 from loom_dsl.permissions.rules import Call, commands_of
 from loom_dsl.permissions.shell_line import ShellReading, Words, is_told_later, read_line
 from loom_dsl.text.canonical import canonical_json, digest
@@ -25,6 +25,8 @@ METHOD_ARGUMENTS = {"network_request": "method"}
 
 _SAYING = frozenset({"echo", "printf", "exit", "return", "[", "test", ":", "true", "false", "sleep"})
 """Programs that open none of the files that their words may name."""
+_LISTING = frozenset({"basename", "df", "du", "find", "jq", "ls", "realpath", "stat"})
+"""Programs that open no file for being given a place like `.` or `*`; what find runs is a command of its own."""
 MAX_BASES, MAX_BELOW, MAX_BELOW_LENGTH = 6, 100, 400
 """Directories that a line goes to, paths in each of which links are followed, and characters of one."""
 
@@ -167,6 +169,8 @@ def _told(words: Words) -> Words:
     """The words of a command that may name paths: of one that only says them, those that are told."""
     if words[0] == ".":
         return words[1:]
+    if base_name(words[0]) in _LISTING and not traits_of_command(words).anything:
+        return tuple(word for word in words if word not in (".", PART, f"./{ANY}"))
     if base_name(words[0]) not in _SAYING:
         return words
     return tuple(word for word in words if word != "." and not is_told_later(word))

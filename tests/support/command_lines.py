@@ -278,6 +278,39 @@ eval `base64 -d <<< cm0geA==`
 /bin/{rm,x} y
 {/bin/,}rm x
 IFS=_; X=rm_x; $X
+diff3 --diff-program=rm x y f
+for f in -v -n; do [ "$f" 'a[$(rm x)]' ]; done
+for f in '-v a[`rm<x`]' b; do [ $f ]; done
+for f in -v -R; do test -z x -o "$f" 'a[$(rm x)]'; done
+mkdir 1; cp bin/rm 1/ls; printf 'a%n' PATH; ls x
+mkdir 2; cp bin/rm 2/ls; for f in n n; do printf "ab%$f" PATH; ls x; done
+git --shallow-file status -c alias.z='!rm x' z
+echo x | find . -maxdepth 0 -exec xargs -I + rm + \;
+for i in '1 rm' '1 rm'; do echo x | xargs -n$i; done
+for i in '5 rm' '5 rm'; do nice -n $i x; done
+for i in '1 rm x' '1 rm x'; do env CI=$i; done
+for i in ' -name x -exec rm {} ;' b; do find .$i; done
+touch -- -exec; find . -name x -exe* rm {} \;
+for f in exec exec; do find . -name x -"$f" rm {} \; ; done
+for f in If If; do tar c"$f" 'rm x' o f; done
+echo 'a/p;s' | sed '/a\/p;s/e rm x #/b/'
+echo '[/p;s]' | sed '/[/p;s]/e rm x #/b/'
+for _ in cat; do echo rm; $_ x; done
+for f in cat; do :; done; for i in 1 2; do $f x; for f in rm; do :; done; done
+for f in cat; do for f in rm; do :; done; $f x; done
+for f in rm; do :; done; (for f in cat; do :; done); $f x
+seq 20000 > l; sort -o -- --compress-program=rm -S 1k l
+seq 20000 > l; for f in program program; do sort --compress-"$f"=rm -S1k l; done
+for f in ca; do for ft in rm; do $f{t,} x; done; done
+xargs -E {,rm}'' <<< x
+xargs nice -n <<< '5 rm x'
+xargs timeout -k <<< '5 5 rm x'
+xargs env -u <<< 'X rm x'
+xargs xargs -a x -n <<< '1 rm x'
+xargs git -C <<< ". -c alias.z='!rm x' z"
+mkdir d; touch d/5 d/rm d/x; cp x d; cd d; nice -n ?*
+mkdir d; touch d/rm d/r d/x; cd d; env -u r* x
+git grep -e 1 -e -- --open-files-in-pager='rm x'
 """.strip("\n").split("\n"),
     "cat <<-E\n\t$(rm x)\n\tE",
     "at now <<E\nrm x\nE",

@@ -208,6 +208,18 @@ git lfs push
 echo rm x | xargs env
 xargs -a f -n 2 nice
 xargs timeout 5 < f
+cp a .git/hooks/pre-commit; git commit -m x
+echo a > .git/hooks/pre-commit; git commit -m x
+cd .git; sed -i 's/a/b/' c*; cd ..; git status
+sed -i 's/a/b/' .g*/c*; git status
+printf '[core]\nfsmonitor=x' > r/config; cd r; git status
+rsync --daemon --config=f
+bfs . -rm
+echo {Z..a}rm{Z..a}
+for f in '%n' b; do printf "$f" PATH; ls; done
+find . -"$X" a
+find . -name a*$X
+git -"$X" status
 parallel -a f sudo
 """.strip().split("\n")
 """Each may run what is not in it in plain words."""

@@ -104,7 +104,7 @@ async def test_a_command_runs_after_somebody_approved_it(stand: Stand) -> None:
 
 
 async def test_lines_that_take_much_reading_are_refused_and_the_job_goes_on(stand: Stand) -> None:
-    rules = {"allow": ["execute_bash"], "deny": [*DENIED, "execute_bash(* --force)"], "mode": "dont_ask"}
+    rules = {"mode": "dont_ask", "allow": ["execute_bash"], "deny": [*DENIED, "execute_bash(* --force)"]}
     job = await stand.start("laborious", agent={"tools": ("execute_bash",), "permissions": rules})
     found = await stand.unharmed(job)
     assert [result["code"] for result in found.results()] == ["permission_denied"] * len(LABORIOUS)

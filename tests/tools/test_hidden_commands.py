@@ -9,14 +9,19 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from loom_dsl.permissions.rules import commands_of
+from loom_dsl.permissions.shell_line import read_line
 from loom_tools.sandbox.order import Means
 from loom_tools.sandbox.run import LAUNCHER, run_confined
 from loom_tools.sandbox.settings import lacking, order_of
-from tests.support.command_lines import HIDDEN_RM
+from tests.support import doubtful_lines
+from tests.support.command_lines import HIDDEN_RM, READ_AS_ECHO
 from tests.support.waiting import PATIENCE
+from tests.unit.test_command_rules import NO_RM, verdict
 
 MARK = "mark"
 """A file that our `rm` removes whatever it is told to remove; one that is called by its full path removes `x`."""
@@ -165,3 +170,58 @@ def test_a_line_that_runs_something_else_is_not_taken_for_one(line: str, work: P
     run(line, work, means, later="")
     assert (work / MARK).exists()
     assert (work / "x").exists()
+
+
+LINES = [
+    *(*HIDDEN_RM, *READ_AS_ECHO, *doubtful_lines.SHOWING, *doubtful_lines.HIDING, *doubtful_lines.RUNNING_RM),
+    *(*doubtful_lines.ELSEWHERE, *doubtful_lines.TOUCHING),
+]
+PIECE = re.compile(r"\w+|\s+|[^\w\s]")
+SIGNS = ["'", '"', "\\", "$", "`", "(", ")", "{", "}", ";", "&", "|", "\n", " ", "<", ">", "*", "#", "-", "=", "rm x"]
+TRIED_PROGRAMS_TEXT = """
+[ : awk basename cat command comm cut diff diff3 dirname echo env expr false find git grep head ls nice nohup paste
+printf read sed seq setsid sort split stat stdbuf tac tail tar test timeout tr true uniq wc xargs
+"""
+TRIED_PROGRAMS = frozenset(TRIED_PROGRAMS_TEXT.split())
+"""What is run of mutants: programs that harm nothing, whatever they are told."""
+ENDLESS = re.compile(r"while|until|tail.*-[fF]|\d{3}")
+
+
+def mutants(random: Random, count: int) -> Iterator[str]:
+    """Lines of the tables with pieces put in, left out, doubled, swapped or taken from another, that are allowed."""
+    while count:
+        pieces = PIECE.findall(random.choice(LINES)) or [""]
+        others = PIECE.findall(random.choice(LINES)) or [""]
+        for _ in range(random.randint(1, 4)):
+            at, other = random.randrange(len(pieces)), random.randrange(len(pieces))
+            change = random.randrange(5)
+            if change == 0:
+                pieces.insert(at, random.choice(SIGNS))
+            elif change == 1:
+                pieces[at : at + 1] = [""]
+            elif change == 2:
+                pieces.insert(other, pieces[at])
+            elif change == 3:
+                pieces[at], pieces[other] = pieces[other], pieces[at]
+            else:
+                start = random.randrange(len(others))
+                pieces[at:at] = others[start : start + random.randint(1, 4)]
+        line = "".join(pieces)
+        names = {words[0] for words in commands_of(read_line(line))}
+        if not ENDLESS.search(line) and names <= TRIED_PROGRAMS and verdict(NO_RM, line).decision == "allow":
+            count -= 1
+            yield line
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 150), *(pytest.param(seed, 3_000, marks=pytest.mark.nightly) for seed in (2, 3))]
+)
+def test_no_mutant_that_is_allowed_runs_what_is_forbidden(seed: int, count: int, work: Path, means: Means) -> None:
+    ran = []
+    for line in mutants(Random(seed), count):
+        for name in (MARK, "x"):
+            (work / name).write_text("1\n")
+        run(line, work, means, later="\nwait")
+        if not (work / MARK).exists():
+            ran.append(line)
+    assert ran == []

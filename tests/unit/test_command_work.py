@@ -151,8 +151,7 @@ def test_of_more_than_is_looked_at_nothing_is_known(line: str) -> None:
     assert reading.unknown or len(commands_of(reading)) == MAX_DEPTH + 2
     assert len(reading.commands) <= MAX_COMMANDS
     found = verdict({"allow": ["execute_bash"], "deny": ["execute_bash(* --force)"]}, line)
-    assert found.decision in ("ask", "deny")
-    assert found.rule == "execute_bash(* --force)"
+    assert (found.decision != "allow", found.rule) == (True, "execute_bash(* --force)")
     asked = verdict({"allow": ["execute_bash"], "ask": ["execute_bash(rm *)"]}, line)
     assert asked.decision == "ask"
 

@@ -80,8 +80,8 @@ FORMS = [
     *("a {}", "a {} | b {}", "if a; then b {}; fi", 'for f in {}; do a "$f" {}; done', "(a {}; b)", "a {} > o && b"),
     *("a <<E {}\nx\nE\nb", "a 2>&1 {}", "! a {} & b", "time a {}", "a {} # c\nb {}", "CI=1 a {}"),
 ]
-STRAIGHT = re.compile(r"&&|\|\||if |for |done|!|\d?[<>]")
-"""Where none of these stands, each command runs once."""
+STRAIGHT = re.compile(r"\([^)]*&|&&|\|\||if |for |done|!|\d?[<>]")
+"""Where none of these stands, each command runs once, and is waited for."""
 
 
 def drawn(random: Random, count: int) -> list[str]:
