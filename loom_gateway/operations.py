@@ -1,5 +1,6 @@
 """The table of what the gateway does: its addresses, what they take, give and need, and who does it."""
 
+from functools import cache
 from typing import Any
 
 from starlette.responses import Response
@@ -10,8 +11,13 @@ from loom_gateway.responses import STATUS
 from loom_gateway.service import Service
 
 
+@cache
+def _described(url: str) -> dict[str, Any]:
+    return description(OPERATIONS, url)
+
+
 async def _openapi(service: Service) -> dict[str, Any]:
-    return description(OPERATIONS, service.url)
+    return _described(service.url)
 
 
 async def _start(service: Service, by: str, said: schemas.JobBody) -> Given:

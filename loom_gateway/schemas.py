@@ -1,12 +1,13 @@
 """What requests to the gateway carry and what it answers. The JSON Schemas of its description come from here."""
 
-import json
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, RootModel
 from pydantic.json_schema import SkipJsonSchema
 
 from loom_dsl.approvals.decision import Signature
+from loom_store.rows import AnyText
 
 MAX_LISTED = 500
 _NAME = "^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
@@ -78,12 +79,18 @@ class JobBody(Body):
     """Name of the gateway's directory that it works in; a new one, its own, when absent."""
 
 
+def _plain_number(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch("[0-9]{1,3}", value):
+        raise ValueError("write it in digits")
+    return value
+
+
 class ListQuery(BaseModel):
     """Which entries of a list are wanted; other parameters are passed over."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
-    limit: int = Field(default=100, ge=1, le=MAX_LISTED)
+    limit: Annotated[int, BeforeValidator(_plain_number)] = Field(default=100, ge=1, le=MAX_LISTED)
     """At most so many."""
 
 
@@ -104,14 +111,6 @@ class JobsQuery(ListQuery):
 
 
 # What is answered.
-
-
-def _as_text(value: Any) -> Any:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
-
-
-Told = Annotated[str, BeforeValidator(_as_text)]
-"""A text that a graph's question may have put together itself: what is none is shown as JSON."""
 
 
 class Acknowledgement(Body):
@@ -139,13 +138,13 @@ class Approval(Body):
     id: str
     job: str
     status: str
-    tool: Told
+    tool: AnyText
     arguments_digest: str
     """Of what is asked; send it back as `digest`."""
-    summary: Told
-    reason: Told
-    requester: Told
-    call_id: Told
+    summary: AnyText
+    reason: AnyText
+    requester: AnyText
+    call_id: AnyText
     turn: int
     node: str
     arguments: JsonValue

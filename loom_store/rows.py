@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import JsonValue
+from pydantic import BeforeValidator, JsonValue
 
 EntryKind = Literal["message", "note"]
 EffectStatus = Literal["pending", "settled", "failed", "unknown", "cancelled"]
@@ -116,6 +116,18 @@ class Effect:
     """Whether this call of `begin_effect` wrote the intent; always False on reading."""
 
 
+def as_text(value: object) -> str:
+    """Write what stands where a text is wanted: none as the empty one, anything else that is no text as JSON.
+
+    A graph's question is whatever its author has put together.
+    """
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+AnyText = Annotated[str, BeforeValidator(as_text)]
+"""A text; read from a row, what is none is written as one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRow:
     """A request for an approval, as lists show it. The truth is the job's own state."""
@@ -124,11 +136,11 @@ class ApprovalRow:
     """``ap_…``, unique over all jobs."""
     job: str
     """The job that asks."""
-    tool: str
+    tool: AnyText
     """The tool that is asked about; empty for a graph's question."""
     arguments_digest: str
     """Digest of the call's arguments; empty for a graph's question."""
-    summary: str
+    summary: AnyText
     """What is asked, in a line."""
     created_at: Moment
     """When it was asked."""
@@ -136,13 +148,13 @@ class ApprovalRow:
     """Number of the turn, from 0."""
     node: str = ""
     """The execution that waits, such as ``calls#1[0]/ask#1``."""
-    call_id: str = ""
+    call_id: AnyText = ""
     """The model's id of the call."""
     arguments: JsonValue = None
     """The canonical arguments of the call, or None when they are only named by `arguments_digest`."""
-    reason: str = ""
+    reason: AnyText = ""
     """Why it is asked."""
-    requester: str = ""
+    requester: AnyText = ""
     """Who asks: who started the job, where four eyes are needed."""
     choices: tuple[str, ...] = ("approve", "reject")
     """What can be answered."""

@@ -1,8 +1,8 @@
 """What a job answers when it is asked where it stands."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue
 
 from loom_dsl.agent.turn import TurnState
 from loom_dsl.machine.interpreter import Machine
@@ -86,6 +86,11 @@ class Wait(BaseModel, frozen=True):
     """Id of the job that it waits for."""
 
 
+def _turn_of(value: object) -> object:
+    """Read a turn as `TurnState.from_dict` does, which knows of older and newer releases."""
+    return TurnState.from_dict(value) if isinstance(value, dict) else value
+
+
 class JobStatus(BaseModel, frozen=True):
     """Where a job stands, as its workflow says."""
 
@@ -93,7 +98,7 @@ class JobStatus(BaseModel, frozen=True):
     """The state of the run, such as ``model_running`` or ``awaiting_human``; ``idle`` before its first step."""
     phase: str = ""
     """The lane of its graph that it was last in."""
-    turn: TurnState | None = None
+    turn: Annotated[TurnState | None, BeforeValidator(_turn_of)] = None
     """The agent's turn; None: a graph's job."""
     paused: dict[str, JsonValue] | None = None
     """Who paused it, as ``by``, and when, as ``at`` in seconds since 1970; None: it is not paused."""

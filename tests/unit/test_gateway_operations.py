@@ -98,3 +98,6 @@ async def test_a_question_whose_texts_are_none_is_shown_with_them_as_json(gate: 
     (row,) = (await gate.ask("GET", "/v1/approvals")).json()["approvals"]
     assert (row["summary"], row["requester"], row["reason"]) == ('{"cost": [1, null]}', "7", "😀")
     assert row["details"] == {"risk": 1}
+    await gate.put(summary=None, reason=None, requester=None)
+    (row,) = (await gate.ask("GET", "/v1/approvals")).json()["approvals"]
+    assert (row["summary"], row["requester"], row["reason"]) == ("", "", "")
