@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loom_dsl.approvals.policy import Approvals
 from loom_dsl.errors import PlanError
@@ -17,11 +17,7 @@ from loom_dsl.graph.nodes import Loop, Map, Subgraph, ToolCallNode
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.text.canonical import canonical_json, digest
 
-if TYPE_CHECKING:
-    pass
-
-
-ENGINE = 1
+ENGINE = 2
 """Version of the interpreter. A changed interpreter keeps the old one for the jobs that began under it."""
 CHUNK, PART = "~", ".part"
 MAX_CHUNKS_AT_ONCE = 5

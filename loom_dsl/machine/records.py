@@ -207,7 +207,8 @@ class RetryRecord:
 def without_defaults(record: Record | RetryRecord | RunActivity) -> dict[str, Any]:
     """A record as JSON has it."""
     values = ((name, getattr(record, name), default) for name, default in _DEFAULTS[type(record)])
-    return {name: value for name, value, default in values if value != default}
+    # What only equals its default, as 0.0 does 0, is written: it is to come back as it was.
+    return {name: value for name, value, default in values if value != default or type(value) is not type(default)}
 
 
 _DEFAULTS: dict[type[Record | RetryRecord | RunActivity], list[tuple[str, Any]]] = {

@@ -42,7 +42,7 @@ def decide(machine: Moves, signal: SignalReceived, decision: Decision) -> None:
     if token is not None:
         _do_what_was_due(machine, token)
     _check(machine, PendingDecision(decision, signal, machine.state.last))
-    return _settle(machine, decision.approval_id)
+    return _settle(machine, decision.approval_id) if token is not None else None
 
 
 def _do_what_was_due(machine: Moves, token: Token) -> None:
