@@ -23,7 +23,7 @@ from loom_dsl import errors
 from loom_dsl.agent.definition import Agent, Limits
 from loom_dsl.agent.run import LoopLimits, RunInput, RunResult, RunUsage, ToolPolicy
 from loom_dsl.approvals.decision import Decision, Signature
-from loom_dsl.approvals.policy import Approvals, Escalation
+from loom_dsl.approvals.policy import ApprovalPolicy, Escalation
 from loom_dsl.approvals.signature import ApproverKey
 from loom_dsl.authoring.schema import field_docstrings
 from loom_dsl.fields import Retry, format_duration
@@ -174,7 +174,7 @@ def _kinds() -> Rows:
 EVENT_HEAD = ("type", "kind", "data, at least")
 ERROR_HEAD = ("code", "class", "meaning", "engine retries", "model may retry", "exit code")
 TABLES: dict[str, Callable[[], str]] = {
-    "agent": fields(Agent, Permissions, Limits, Approvals, Escalation),
+    "agent": fields(Agent, Permissions, Limits, ApprovalPolicy, Escalation),
     "graph": fields(
         *(Graph, InputField, StateField, Defaults, Node, Edge, Next, Deadline, Compensation, Retry),
         *(

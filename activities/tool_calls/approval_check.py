@@ -9,7 +9,7 @@ from typing import Any
 from activities.observe.events import store_events
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import ApprovalUnwritten, PermissionDenied
 from loom_dsl.permissions.remembered import UNTRUSTED, Remembered
 from loom_store.queries.approvals import KeptRule
@@ -19,7 +19,9 @@ from loom_store.transaction import Transaction
 # What was remembered of approvals, as far as it counts: a rule is worth no more than the approval it comes from.
 
 
-async def remembered_here(store: Store, call: ActivityCall, policy: Approvals, *, signed: bool) -> list[Remembered]:
+async def remembered_here(
+    store: Store, call: ActivityCall, policy: ApprovalPolicy, *, signed: bool
+) -> list[Remembered]:
     """Give what approvers allowed for the rest of a job: what the workflow says, as far as the store has it.
 
     Args:
@@ -42,7 +44,7 @@ async def remembered_here(store: Store, call: ActivityCall, policy: Approvals, *
 
 
 async def kept_rules(
-    store: Store, facts: JobFacts, policy: Approvals, arguments: str, *, signed: bool
+    store: Store, facts: JobFacts, policy: ApprovalPolicy, arguments: str, *, signed: bool
 ) -> list[Remembered]:
     """Give the rules that approvers kept for this agent's jobs here. Looked up each time: they may be taken back.
 
@@ -73,12 +75,12 @@ async def kept_rules(
     ]
 
 
-def _is_more(policy: Approvals, signed: bool) -> bool:
+def _is_more(policy: ApprovalPolicy, signed: bool) -> bool:
     """Whether more is needed than one person's word."""
     return signed or policy.four_eyes or policy.quorum > 1
 
 
-def is_worth(row: Mapping[str, Any] | None, policy: Approvals, signed: bool) -> bool:
+def is_worth(row: Mapping[str, Any] | None, policy: ApprovalPolicy, signed: bool) -> bool:
     """Whether an approval took all that one would take now."""
     if row is None:
         return False
@@ -100,7 +102,7 @@ _CHOICES = {"approved": "approve", "edited": "edit"}
 async def check_approved(
     store: Store,
     call: ActivityCall,
-    policy: Approvals,
+    policy: ApprovalPolicy,
     name: str,
     patience: float = PATIENCE,
     *,
@@ -140,7 +142,7 @@ async def check_approved(
         await asyncio.sleep(_EVERY)
 
 
-async def _check_signed(store: Store, call: ActivityCall, policy: Approvals, rows: list[dict[str, Any]]) -> None:
+async def _check_signed(store: Store, call: ActivityCall, policy: ApprovalPolicy, rows: list[dict[str, Any]]) -> None:
     """Refuse what a worker has verified no signatures for, whatever became of it on the way."""
     held = [json.loads(mark) for mark in await store.read(lambda tx: tx.marks(call.job, "signed"))]
     for row in rows:
@@ -156,7 +158,7 @@ def _rows(tx: Transaction, call: ActivityCall) -> list[dict[str, Any]]:
     return [row for row in asked if (row["turn"], row["call_id"]) == (call.turn, call.arguments["call"]["id"])]
 
 
-def _lets_run(row: dict[str, Any], name: str, policy: Approvals) -> bool:
+def _lets_run(row: dict[str, Any], name: str, policy: ApprovalPolicy) -> bool:
     if row["status"] == "edited":  # what it was edited to is not kept with it
         return True
     late = row["status"] == "expired" and policy.on_expiry == "allow"

@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts, JobStore
 from activities.tool_calls.call_policy import CallPolicy
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import LoomError
 from loom_dsl.permissions.combine import unanswered
 from loom_dsl.permissions.decide import Verdict
@@ -78,7 +78,7 @@ class ApprovalRequest:
     tool: Tool
     arguments: Arguments
     verdict: Verdict
-    policy: Approvals
+    policy: ApprovalPolicy
 
 
 async def request_of(
@@ -117,6 +117,6 @@ async def request_of(
     return request | await store.write(lambda tx: {name: tx.put_blob(kept[name]) for name in kept})
 
 
-def in_expressions(policy: Approvals) -> dict[str, Any]:
+def in_expressions(policy: ApprovalPolicy) -> dict[str, Any]:
     """Give a policy as expressions read it: how long a question stays open in seconds, null for ever."""
     return {**policy.model_dump(mode="json"), "expires": policy.expires}

@@ -12,7 +12,7 @@ from activities.record.provenance import Provenance
 from activities.record.transcript import Transcript
 from activities.tool_calls.approval_check import check_approved, kept_rules, remembered_here
 from activities.tool_calls.policy_layers import PolicyLayers
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.permissions.combine import approvals_for
 from loom_dsl.permissions.decide import Verdict, decide, layers_around
 from loom_dsl.permissions.roles import Roles
@@ -32,7 +32,7 @@ class _Question(NamedTuple):
 
     call: ActivityCall
     facts: JobFacts
-    policy: Approvals
+    policy: ApprovalPolicy
     signed: bool
 
 
@@ -114,7 +114,7 @@ class CallPolicy:
         kept = [] if changed else await kept_rules(store, facts, policy, name, signed=signed)
         return await judge(remembered=[*remembered, *kept]) if kept else verdict
 
-    def approvals(self, call: ActivityCall, facts: JobFacts, tool: Tool, verdict: Verdict) -> Approvals:
+    def approvals(self, call: ActivityCall, facts: JobFacts, tool: Tool, verdict: Verdict) -> ApprovalPolicy:
         """Say what happens to the question about a call, and who answers it: by the policies of all who ask.
 
         Raises:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from activities.tool_calls.policy_layers import ask_function
 from loom_cli.project.files import read_document
 from loom_dsl.agent.definition import Agent, call_name, read_agent
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.documents.validation import validate_model
 from loom_dsl.errors import LoomError, PermissionDenied, UserError
@@ -280,7 +280,7 @@ def rule_path(document: Document, verdict: Verdict) -> tuple[str | int, ...] | N
     return next(iter([*lists, *fields]), None)
 
 
-def _subject(document: Document) -> tuple[str, Permissions, Approvals, tuple[str, ...]]:
+def _subject(document: Document) -> tuple[str, Permissions, ApprovalPolicy, tuple[str, ...]]:
     """Give the name, the permissions, the approvals and the tools of an agent's or a graph's file."""
     if document.data["kind"] == "agent":
         agent: Agent = read_agent(document, os.environ)
@@ -292,7 +292,7 @@ def _subject(document: Document) -> tuple[str, Permissions, Approvals, tuple[str
     return (
         f"graph {document.data.get('name')}",
         validate_model(part, Permissions) if part else Permissions(),
-        validate_model(asking, Approvals) if asking else Approvals(),
+        validate_model(asking, ApprovalPolicy) if asking else ApprovalPolicy(),
         tuple(tools),
     )
 

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from loom_dsl.agent.turn import DEFAULT_MAX_ITERATIONS
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.documents.validation import model_findings, without_header
 from loom_dsl.errors import Diagnostic, DocumentError, ToolDeclarationError
@@ -121,7 +121,7 @@ class Agent(BaseModel):
     """How far a job may go."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Passed to the model as they are, such as temperature."""
-    approvals: Approvals = Approvals()
+    approvals: ApprovalPolicy = ApprovalPolicy()
     """What happens to a question that nobody answers."""
     on_abort: Literal["keep", "compensate"] = "keep"
     """What an abort does with what tools did: `compensate` takes it back, where a tool says how."""

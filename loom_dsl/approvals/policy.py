@@ -29,7 +29,7 @@ class Escalation(BaseModel):
     _one = field_validator("to", mode="before")(listed)
 
 
-class Approvals(BaseModel):
+class ApprovalPolicy(BaseModel):
     """What happens to a question that nobody answers, and who may answer it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class Approvals(BaseModel):
     _one = field_validator("approvers", mode="before")(listed)
 
     @model_validator(mode="after")
-    def _fits(self) -> "Approvals":
+    def _fits(self) -> "ApprovalPolicy":
         if self.remind is not None and self.remind < SOONEST_REMINDER:
             raise ValueError("`remind` must be at least 1s")
         untimed = any(step.after is None for step in self.escalate)
@@ -75,14 +75,14 @@ class Approvals(BaseModel):
         return self
 
 
-def read_policy(value: Any) -> Approvals:
+def read_policy(value: Any) -> ApprovalPolicy:
     """Read the policy that a node computes.
 
     Raises:
         ExpressionError: It is not one; says what is wrong.
     """
     try:
-        return Approvals.model_validate(_timed(value) or {})
+        return ApprovalPolicy.model_validate(_timed(value) or {})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in ("policy", *first["loc"]))

@@ -373,7 +373,7 @@ def finish_agent(definitions: dict[str, Schema]) -> None:
 
 def _agent_parts(definitions: dict[str, Schema]) -> Schema:
     """Let values of an agent come from the environment; its schema."""
-    for name in ("Agent", "Limits", "Approvals"):
+    for name in ("Agent", "Limits", "ApprovalPolicy"):
         schema = definitions[name]
         properties = {key: _or_environment(value) for key, value in schema["properties"].items()}
         definitions[name] = {**schema, "properties": properties}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError, PlanError
 from loom_dsl.fields import DocumentPath
@@ -225,7 +225,7 @@ def admit(
     source: str,
     permissions: Permissions,
     agents: Mapping[str, Mapping[str, Any]],
-    approvals: Approvals | None = None,
+    approvals: ApprovalPolicy | None = None,
     given: Any = None,
     hooks: Mapping[HookPoint, str] | None = None,
 ) -> Plan:
@@ -254,7 +254,7 @@ def admit(
     graph, own = plan.graphs[plan.root], document.data.get("agents") or {}
     mine = {name: Agent.from_plan_data(plan.agents[name]) for name in own}
     _refuse(document, Judge(plan, allow, mine).findings())
-    asking = approvals or Approvals()
+    asking = approvals or ApprovalPolicy()
     _refuse(document, _policies(graph, mine, permissions))
     _refuse(document, _askings(graph, mine, asking))
     if graph.input:
@@ -360,7 +360,7 @@ def _policies(graph: Graph, agents: Mapping[str, Agent], most: Permissions) -> I
             yield ("agents", name, "permissions"), message
 
 
-def _askings(graph: Graph, agents: Mapping[str, Agent], most: Approvals) -> Iterator[tuple[DocumentPath, str]]:
+def _askings(graph: Graph, agents: Mapping[str, Agent], most: ApprovalPolicy) -> Iterator[tuple[DocumentPath, str]]:
     for field, message in weakenings(graph.approvals, most):
         yield ("approvals", field), message
     for name, agent in agents.items():
@@ -368,7 +368,9 @@ def _askings(graph: Graph, agents: Mapping[str, Agent], most: Approvals) -> Iter
             yield ("agents", name, "approvals", field), message
 
 
-def _pinned(plan: Plan, agents: Mapping[str, Agent], most: Permissions, asking: Approvals, *, written: bool) -> Plan:
+def _pinned(
+    plan: Plan, agents: Mapping[str, Agent], most: Permissions, asking: ApprovalPolicy, *, written: bool
+) -> Plan:
     """Write the job's policies into the graph and into the agents that it brings along."""
     graph = plan.graphs[plan.root]
     policy = narrowed(graph.permissions, most, inherit=not written)
@@ -384,6 +386,6 @@ def _watched(plan: Plan, own: Iterable[str], hooks: Mapping[HookPoint, str]) -> 
     return Plan(plan.root, {**plan.graphs, plan.root: graph}, {}, {**plan.agents, **agents})
 
 
-def _bound(agent: Agent, most: Permissions, asking: Approvals) -> Agent:
+def _bound(agent: Agent, most: Permissions, asking: ApprovalPolicy) -> Agent:
     permissions = narrowed(agent.permissions, most, inherit=False)
     return agent.model_copy(update={"permissions": permissions, "approvals": strengthened(agent.approvals, asking)})

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import ExpressionError, UserError
 from loom_dsl.fields import Part, Retry, seconds
 from loom_dsl.graph.nodes import AnyNode
@@ -74,7 +74,7 @@ class Graph(Body):
     """The author's version; the plan's hash is what pins a job."""
     permissions: Permissions = Field(default_factory=Permissions)
     """What its tools may do, as in an agent's file."""
-    approvals: Approvals = Approvals()
+    approvals: ApprovalPolicy = ApprovalPolicy()
     """What happens to a question of its `tool` nodes that nobody answers, and who may answer, as in an agent's file."""
     hooks: HookFunctions = Field(default_factory=dict)
     """Functions, as ``module:function``, that look at the stages of its `tool` nodes' calls, as in an agent's file."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import PlanError
 from loom_dsl.expr.expression import Expression, compile_expression
 from loom_dsl.expr.template import Template, compile_template
@@ -156,10 +156,10 @@ class Plan:
             return Permissions.model_validate(self.agent["permissions"])
         return self.graphs[self.document].permissions
 
-    def _approvals(self) -> Approvals:
+    def _approvals(self) -> ApprovalPolicy:
         """What a job of this plan says about its questions."""
         if self.agent:
-            return Approvals.model_validate(self.agent.get("approvals", {}))
+            return ApprovalPolicy.model_validate(self.agent.get("approvals", {}))
         return self.graphs[self.document].approvals
 
     def chunk(self, graph: str, key: str) -> str:

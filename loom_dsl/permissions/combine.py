@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loom_dsl.approvals.policy import Approvals, is_among, read_policy
+from loom_dsl.approvals.policy import ApprovalPolicy, is_among, read_policy
 from loom_dsl.errors import ExpressionError
 from loom_dsl.fields import format_duration
 from loom_dsl.permissions.decide import PolicyLayer, Verdict
@@ -72,7 +72,7 @@ def _covered(rule: str, outer: Permissions) -> bool:
 _TIMES = ("expires", "on_expiry", "escalate", "remind")
 
 
-def weakenings(inner: Approvals, outer: Approvals) -> Iterator[tuple[str, str]]:
+def weakenings(inner: ApprovalPolicy, outer: ApprovalPolicy) -> Iterator[tuple[str, str]]:
     """Say where a policy lets others decide than the one around it: the field, and why."""
     named = [name for step in inner.escalate for name in step.to]
     people = [*outer.approvers, *(name for step in outer.escalate for name in step.to)] if outer.approvers else []
@@ -86,7 +86,7 @@ def weakenings(inner: Approvals, outer: Approvals) -> Iterator[tuple[str, str]]:
         yield "approvers", f"together with the job's own `approvals`, {error.message}"
 
 
-def strengthened(inner: Approvals, outer: Approvals) -> Approvals:
+def strengthened(inner: ApprovalPolicy, outer: ApprovalPolicy) -> ApprovalPolicy:
     """Give the policy of both, for an inner one without `weakenings`.
 
     The larger quorum counts, four eyes of either, a signature where either wants one, and the approvers and the times
@@ -105,7 +105,9 @@ def strengthened(inner: Approvals, outer: Approvals) -> Approvals:
     return read_policy({**fields, "quorum": quorum, "four_eyes": four_eyes, "signed": signed})
 
 
-def held_by_all(own: Approvals, around: Sequence[Approvals], *, own_asks: bool, named: bool = False) -> Approvals:
+def held_by_all(
+    own: ApprovalPolicy, around: Sequence[ApprovalPolicy], *, own_asks: bool, named: bool = False
+) -> ApprovalPolicy:
     """Give the policy of a question that others than the agent ask, or others too.
 
     More people are needed where any of those who ask say so, never fewer. The times are those of the outermost that
@@ -113,7 +115,7 @@ def held_by_all(own: Approvals, around: Sequence[Approvals], *, own_asks: bool, 
 
     Args:
         own: The agent's.
-        around: Those of the others who ask, the outermost first; `Approvals()` of one that says nothing.
+        around: Those of the others who ask, the outermost first; `ApprovalPolicy()` of one that says nothing.
         own_asks: Whether the agent's own rules ask as well.
         named: Whether the decision must be that of somebody with a role, or signed: then silence never stands for it.
 
@@ -154,7 +156,9 @@ _EXPIRES = {
 }
 
 
-def approvals_for(verdict: Verdict, own: Approvals, layers: Sequence[PolicyLayer], *, named: bool = False) -> Approvals:
+def approvals_for(
+    verdict: Verdict, own: ApprovalPolicy, layers: Sequence[PolicyLayer], *, named: bool = False
+) -> ApprovalPolicy:
     """Give what happens to a question, and who answers it.
 
     The agent's `approvals` are its own: they never let run what the deployment, the project, a job above or the check
@@ -169,14 +173,14 @@ def approvals_for(verdict: Verdict, own: Approvals, layers: Sequence[PolicyLayer
     Raises:
         ExpressionError: Nobody could decide.
     """
-    around = [layer.permissions.asking or Approvals() for layer in layers if layer.key in verdict.asked_by]
-    around += [Approvals()] if UNTRUSTED in verdict.asked_by else []
+    around = [layer.permissions.asking or ApprovalPolicy() for layer in layers if layer.key in verdict.asked_by]
+    around += [ApprovalPolicy()] if UNTRUSTED in verdict.asked_by else []
     if not around and (own.on_expiry != "allow" or not (named or own.signed)):
         return own
     return held_by_all(own, around, own_asks=OWN in verdict.asked_by or not around, named=named)
 
 
-def unanswered(policy: Approvals, own: Approvals, verdict: Verdict) -> str:
+def unanswered(policy: ApprovalPolicy, own: ApprovalPolicy, verdict: Verdict) -> str:
     """Say in a sentence what happens when nobody answers, and why not what the agent says; empty: it waits for ever.
 
     Args:

@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.permissions.rules import parse_rule
 
 Decision = Literal["allow", "ask", "deny"]
@@ -48,12 +48,12 @@ class Permissions(BaseModel):
     """A function of yours, ``module:function``, that decides too: it may deny, ask, and allow what no rule denies."""
     within: SkipJsonSchema[tuple["Permissions", ...]] = ()
     """Policies of the jobs above, which these cannot exceed. Loom writes it when a job starts another one."""
-    asking: SkipJsonSchema[Approvals | None] = None
+    asking: SkipJsonSchema[ApprovalPolicy | None] = None
     """In `within`: the `approvals` of that job, which hold for what its rules ask. Loom writes it, too."""
     enabled: bool = Field(default=True, strict=True)
     """False lets every call through; file tools stay inside the working directory."""
 
-    def below(self, outer: "Permissions", asking: Approvals | None = None) -> "Permissions":
+    def below(self, outer: "Permissions", asking: ApprovalPolicy | None = None) -> "Permissions":
         """Give these as the policy of a job that one with the outer policy starts.
 
         Args:
@@ -66,7 +66,7 @@ class Permissions(BaseModel):
         says = outer.enabled and outer.model_copy(update={"within": ()}) != Permissions(
             allow=outer.allow, default=outer.default if outer.default == "allow" else None
         )
-        own = outer.model_copy(update={"within": (), "asking": None if asking == Approvals() else asking})
+        own = outer.model_copy(update={"within": (), "asking": None if asking == ApprovalPolicy() else asking})
         above = (*outer.within, *((own,) if says else ()))
         return self.model_copy(update={"within": (*above, *self.within)}) if above else self
 

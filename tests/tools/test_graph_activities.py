@@ -23,7 +23,7 @@ from loom_cli.dev.fake_model.server import running
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.messages import UNTRUSTED_TASK
 from loom_dsl.approvals.decision import Decision
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.approvals.signature import mark_of
 from loom_dsl.documents.document import load_document
 from loom_dsl.documents.validation import validate_model
@@ -372,7 +372,7 @@ async def test_an_approval_of_another_call_is_none(store: Store, tmp_path: Path,
     )
     name = digest(canonical_json({"lines": 1}))
     with pytest.raises(StoreError, match="is not written down"):
-        await check_approved(desk.runtime.store, call, Approvals(), name, patience=0.1)
+        await check_approved(desk.runtime.store, call, ApprovalPolicy(), name, patience=0.1)
 
 
 async def test_a_decision_that_is_being_written_down_is_waited_for(store: Store, tmp_path: Path) -> None:

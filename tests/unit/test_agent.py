@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from loom_dsl.agent.definition import Agent, Limits, call_name, load_agent, tool_reference
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import DocumentError, ToolDeclarationError
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.tools.tool import tool
@@ -53,7 +53,7 @@ def test_a_document_and_python_give_the_same_agent() -> None:
         permissions=Permissions(allow=["glob"], ask=["write_file(reports/**)"], deny=["execute_bash"], default="ask"),
         limits=Limits(max_iterations=20, max_tool_calls=200, max_run_duration=timedelta(minutes=90), max_cost_usd=1.5),
         parameters={"temperature": 0.2, "user": "sam"},
-        approvals=Approvals(expires="24h", on_expiry="halt"),
+        approvals=ApprovalPolicy(expires="24h", on_expiry="halt"),
         recurse="adaptive",
     )
 

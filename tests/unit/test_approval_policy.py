@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.approvals.policy import Approvals, is_among, person, read_policy
+from loom_dsl.approvals.policy import ApprovalPolicy, is_among, person, read_policy
 from loom_dsl.errors import ExpressionError
 from loom_dsl.machine.outbox import is_told_once
 from loom_dsl.machine.state import MachineState
@@ -114,8 +114,8 @@ def test_a_policy_that_is_none_is_told_with_its_place(written: Any, wrong: str) 
 def test_a_policy_is_read_from_a_document_and_from_what_an_expression_gives() -> None:
     written = {"expires": "1h", "remind": "10m", "escalate": [{"after": "30m", "to": "lead"}], "approvers": "ann"}
     computed = {"expires": 3600, "remind": 600.0, "escalate": [{"after": 1800, "to": ["lead"]}], "approvers": ["ann"]}
-    assert read_policy(written) == read_policy(computed) == Approvals.model_validate(written)
-    assert read_policy(None) == Approvals()
+    assert read_policy(written) == read_policy(computed) == ApprovalPolicy.model_validate(written)
+    assert read_policy(None) == ApprovalPolicy()
 
 
 def test_a_graph_whose_policy_cannot_be_is_refused_when_it_is_read() -> None:

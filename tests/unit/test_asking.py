@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import ExpressionError
 from loom_dsl.permissions.combine import approvals_for, strengthened, unanswered
 from loom_dsl.permissions.decide import PolicyLayer, Verdict, decide, layers_around
@@ -19,7 +19,7 @@ from loom_dsl.permissions.traits import ToolTraits
 ORDER = ToolTraits(name="order", read_only=False, builtin=False)
 WRITE = ToolTraits(name="write_file", read_only=False, builtin=True, paths=("a.md",))
 ASK, ALLOW = Permissions(ask=["*"]), Permissions(allow=["*"])
-SILENT = Approvals.model_validate({"expires": "1s", "on_expiry": "allow"})
+SILENT = ApprovalPolicy.model_validate({"expires": "1s", "on_expiry": "allow"})
 FUNCTION = answer_of("mine:rules", "order", "ask")
 
 
@@ -41,11 +41,11 @@ class Asking:
         given = {"item": "loom", "count": 1} if arguments is None else arguments
         return decide(self.permissions, traits, given, layers=self.layers, **{**self.more, **more})
 
-    def approvals(self, own: Approvals, **more: Any) -> Approvals:
+    def approvals(self, own: ApprovalPolicy, **more: Any) -> ApprovalPolicy:
         return approvals_for(self.judged(), own, layers_around(self.permissions, self.layers), **more)
 
 
-def above(asking: Approvals | None = None, inner: Permissions = ALLOW, outer: Permissions = ASK) -> Permissions:
+def above(asking: ApprovalPolicy | None = None, inner: Permissions = ALLOW, outer: Permissions = ASK) -> Permissions:
     return inner.below(outer, asking)
 
 
@@ -93,7 +93,7 @@ def by_expiry(name: str, asking: Asking) -> str:
 
 def by_being_halted(name: str, asking: Asking) -> str:
     """Picked up again, it is asked anew: nothing that halts ever allows."""
-    return asking.approvals(Approvals.model_validate({"expires": "1s", "on_expiry": "halt"})).on_expiry
+    return asking.approvals(ApprovalPolicy.model_validate({"expires": "1s", "on_expiry": "halt"})).on_expiry
 
 
 def by_mode(mode: str) -> Way:
@@ -187,7 +187,7 @@ def test_who_must_answer_with_a_name_is_never_stood_in_for_by_silence(name: str)
     assert ALL[name].approvals(SILENT, named=True).on_expiry == "deny"
 
 
-PARENT = Approvals.model_validate({"expires": "1h", "on_expiry": "halt", "quorum": 2, "four_eyes": True})
+PARENT = ApprovalPolicy.model_validate({"expires": "1h", "on_expiry": "halt", "quorum": 2, "four_eyes": True})
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ PARENT = Approvals.model_validate({"expires": "1h", "on_expiry": "halt", "quorum
 def test_a_job_above_is_asked_as_it_says_and_nothing_of_that_is_lowered(
     asking: Any, own: Any, expected: dict[str, Any]
 ) -> None:
-    source = Asking(above(Approvals.model_validate(asking)))
-    found = source.approvals(Approvals.model_validate(own))
-    assert found.model_dump(mode="json", exclude_defaults=True) == Approvals.model_validate(expected).model_dump(
+    source = Asking(above(ApprovalPolicy.model_validate(asking)))
+    found = source.approvals(ApprovalPolicy.model_validate(own))
+    assert found.model_dump(mode="json", exclude_defaults=True) == ApprovalPolicy.model_validate(expected).model_dump(
         mode="json", exclude_defaults=True
     )
 
@@ -223,27 +223,29 @@ def test_a_job_above_is_asked_as_it_says_and_nothing_of_that_is_lowered(
 def test_silence_counts_at_the_latest_of_the_times_of_all_who_ask(
     outer: str | None, inner: str | None, expires: float | None
 ) -> None:
-    policies = [Approvals.model_validate({"expires": time, "on_expiry": "allow"}) for time in (outer, inner)]
+    policies = [ApprovalPolicy.model_validate({"expires": time, "on_expiry": "allow"}) for time in (outer, inner)]
     found = Asking(above(policies[0], inner=ASK)).approvals(policies[1])
     assert (found.on_expiry, found.expires) == ("allow", expires)
 
 
 def test_of_several_above_one_that_does_not_say_so_is_enough_for_a_refusal() -> None:
-    yes = Approvals.model_validate({"expires": "1s", "on_expiry": "allow"})
-    family = ALLOW.below(Permissions(ask=["order"]).below(ASK, yes), Approvals())
+    yes = ApprovalPolicy.model_validate({"expires": "1s", "on_expiry": "allow"})
+    family = ALLOW.below(Permissions(ask=["order"]).below(ASK, yes), ApprovalPolicy())
     assert Asking(family).approvals(yes).on_expiry == "deny"
     family = ALLOW.below(Permissions(ask=["order"]).below(ASK, yes), yes)
     assert Asking(family).approvals(yes).on_expiry == "allow"
 
 
 def test_where_nobody_could_decide_that_is_said() -> None:
-    grandparent = Permissions(ask=["order"]).below(ASK, Approvals(approvers=("ann", "bob"), quorum=2))
-    family = ALLOW.below(grandparent, Approvals(approvers=("eve",)))
-    assert Asking(family).approvals(Approvals()).approvers == ("ann", "bob")
+    grandparent = Permissions(ask=["order"]).below(ASK, ApprovalPolicy(approvers=("ann", "bob"), quorum=2))
+    family = ALLOW.below(grandparent, ApprovalPolicy(approvers=("eve",)))
+    assert Asking(family).approvals(ApprovalPolicy()).approvers == ("ann", "bob")
     step = {"escalate": [{"after": "1h", "to": ["eve"]}], "approvers": ["ann"], "quorum": 2}
-    wrong = ALLOW.below(Permissions(ask=["order"]).below(ASK, Approvals(expires="1h")), Approvals.model_validate(step))
+    wrong = ALLOW.below(
+        Permissions(ask=["order"]).below(ASK, ApprovalPolicy(expires="1h")), ApprovalPolicy.model_validate(step)
+    )
     with pytest.raises(ExpressionError, match="quorum"):
-        Asking(wrong).approvals(Approvals())
+        Asking(wrong).approvals(ApprovalPolicy())
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_where_nobody_could_decide_that_is_said() -> None:
     ],
 )
 def test_a_request_says_what_happens_when_nobody_answers(name: str, own: Any, words: str) -> None:
-    policy = Approvals.model_validate(own)
+    policy = ApprovalPolicy.model_validate(own)
     said = unanswered(ALL[name].approvals(policy), policy, ALL[name].judged())
     assert words in said
     assert bool(words) is bool(said)
@@ -284,5 +286,5 @@ def test_what_would_be_remembered_is_said_in_words() -> None:
 @pytest.mark.parametrize("inner", [{}, {"expires": "1s"}, {"expires": "1s", "on_expiry": "allow"}])
 @pytest.mark.parametrize("outer", [{}, {"expires": "1h", "on_expiry": "allow"}])
 def test_of_two_policies_at_once_neither_lets_silence_allow(inner: dict[str, Any], outer: dict[str, Any]) -> None:
-    found = strengthened(Approvals.model_validate(inner), Approvals.model_validate(outer))
+    found = strengthened(ApprovalPolicy.model_validate(inner), ApprovalPolicy.model_validate(outer))
     assert found.on_expiry == "deny"

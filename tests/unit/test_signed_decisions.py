@@ -18,7 +18,7 @@ from activities.jobs.signatures import keys_of
 from loom_client.edited_arguments import evidence
 from loom_client.signing import SigningKey
 from loom_dsl.approvals.decision import Decision
-from loom_dsl.approvals.policy import Approvals, read_policy
+from loom_dsl.approvals.policy import ApprovalPolicy, read_policy
 from loom_dsl.approvals.signature import MAX_VALIDITY, SKEW, ApproverKey, signed_text
 from loom_dsl.errors import ConfigurationError, ExpressionError, LoomError, NotFoundError, UserError
 from loom_dsl.machine.commands import RunActivity
@@ -546,7 +546,7 @@ def test_a_policy_says_from_which_risk_on_a_decision_is_signed(
     [(None, "high", "high"), ("medium", "high", "medium"), ("high", "low", "low"), ("low", None, "low")],
 )
 def test_inside_another_policy_more_is_signed_and_never_less(inner: Any, outer: Any, both: str) -> None:
-    given_both = strengthened(Approvals(signed=inner), Approvals(signed=outer))
+    given_both = strengthened(ApprovalPolicy(signed=inner), ApprovalPolicy(signed=outer))
     assert given_both.signed == both
 
 

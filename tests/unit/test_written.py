@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import GraphRefused
 from loom_dsl.graph.admission import admit
 from loom_dsl.graph.compiler import check_text, compile_graph
@@ -48,7 +48,7 @@ def document(nodes: Mapping[str, Any], **head: Any) -> str:
     return json.dumps({"loom": 1, "kind": "graph", "name": "inner", **head, "nodes": {**nodes, "done": {"end": None}}})
 
 
-def admitted(text: str, *, permissions: Permissions = JOB, approvals: Approvals | None = None,
+def admitted(text: str, *, permissions: Permissions = JOB, approvals: ApprovalPolicy | None = None,
              given: Any = None, **allow: Any) -> Plan:  # fmt: skip
     allowed = Allow.model_validate({**EVERYTHING, **allow})
     return admit(
@@ -138,7 +138,7 @@ HEADS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-STRICT = Approvals.model_validate(
+STRICT = ApprovalPolicy.model_validate(
     {"approvers": ["ann", "bob"], "quorum": 2, "four_eyes": True, "expires": "1h", "on_expiry": "halt"}
 )
 WEAKER: list[tuple[dict[str, Any], str]] = [
@@ -164,7 +164,9 @@ def test_a_written_graph_cannot_have_fewer_or_other_people_decide_than_the_job(o
         ({"expires": "5m"}, STRICT.model_copy(update={"expires": 300.0, "on_expiry": "deny"})),
     ],
 )
-def test_what_a_written_graph_leaves_out_of_its_approvals_is_the_jobs(own: dict[str, Any], expected: Approvals) -> None:
+def test_what_a_written_graph_leaves_out_of_its_approvals_is_the_jobs(
+    own: dict[str, Any], expected: ApprovalPolicy
+) -> None:
     plan = admitted(
         document(PLAIN, approvals=own, agents={"w": {"model": "small", "approvals": own}}), approvals=STRICT
     )
@@ -173,9 +175,9 @@ def test_what_a_written_graph_leaves_out_of_its_approvals_is_the_jobs(own: dict[
 
 
 def test_what_nobody_answers_is_not_allowed_in_a_written_graph_even_where_the_job_allows_it() -> None:
-    lax = Approvals.model_validate({"expires": "1h", "on_expiry": "allow"})
+    lax = ApprovalPolicy.model_validate({"expires": "1h", "on_expiry": "allow"})
     plan = admitted(document(PLAIN, agents={"w": {"model": "small"}}), approvals=lax)
-    assert Agent.from_plan_data(plan.agents["w"]).approvals == Approvals.model_validate({"expires": "1h"})
+    assert Agent.from_plan_data(plan.agents["w"]).approvals == ApprovalPolicy.model_validate({"expires": "1h"})
 
 
 @pytest.mark.parametrize(("head", "why"), HEADS)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from loom_dsl.agent.definition import Agent
-from loom_dsl.approvals.policy import Approvals
+from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.documents.document import Document
 from loom_dsl.documents.validation import model_findings
 from loom_dsl.errors import Diagnostic, DocumentError, UserError
@@ -96,7 +96,7 @@ class GraphOptions(BodyOptions, total=False):
 
     version: str
     permissions: Permissions | Mapping[str, Sequence[str] | str | bool]
-    approvals: Approvals | Mapping[str, str]
+    approvals: ApprovalPolicy | Mapping[str, str]
     hooks: Mapping[str, str]
     agents: Mapping[str, Agent | Mapping[str, Any]]
     defaults: DefaultOptions
@@ -188,5 +188,5 @@ def _without_place(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _plain(value: Any) -> Any:
-    models = (Agent, Permissions, Approvals)
+    models = (Agent, Permissions, ApprovalPolicy)
     return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, models) else value

@@ -3,7 +3,7 @@
 from typing import Any
 
 from loom_dsl.approvals.decision import approval_id, is_digest
-from loom_dsl.approvals.policy import Approvals, read_policy
+from loom_dsl.approvals.policy import ApprovalPolicy, read_policy
 from loom_dsl.graph.nodes import Approval
 from loom_dsl.machine.commands import CancelTimer, RunActivity, StartTimer
 from loom_dsl.machine.records import ApprovalRecord
@@ -73,7 +73,7 @@ def is_own_question(machine: Core, token: Token) -> bool:
     return machine.state.frames[token.frame].graph in PIPELINES and isinstance(token.kept(ApprovalRecord).request, dict)
 
 
-def needs_signature(graph: str, request: Any, policy: Approvals) -> bool:
+def needs_signature(graph: str, request: Any, policy: ApprovalPolicy) -> bool:
     """Whether a question that a graph asks is decided only by signed decisions."""
     if graph not in PIPELINES or not isinstance(request, dict):
         return policy.signed is not None
@@ -87,7 +87,7 @@ def must_be_signed(machine: Core, token: Token) -> bool:
     )
 
 
-def policy_of(token: Token) -> Approvals:
+def policy_of(token: Token) -> ApprovalPolicy:
     """What happens to a token's question."""
     return read_policy(token.kept(ApprovalRecord).policy)
 
