@@ -1,30 +1,30 @@
 """One transaction on the store, as read and write functions see it."""
 
-from loom_store.queries.approvals import Approvals, KeptRules
-from loom_store.queries.conversations import Entries
-from loom_store.queries.deliveries import Deliveries
-from loom_store.queries.effects import Effects
-from loom_store.queries.events import Events
-from loom_store.queries.identity import Identity
-from loom_store.queries.jobs import Jobs, Marks
-from loom_store.queries.retention import Retention
-from loom_store.queries.steps import Steps
-from loom_store.queries.workers import Workers
+from loom_store.queries.approvals import ApprovalQueries, RuleQueries
+from loom_store.queries.conversations import EntryQueries
+from loom_store.queries.deliveries import DeliveryQueries
+from loom_store.queries.effects import EffectQueries
+from loom_store.queries.events import EventQueries
+from loom_store.queries.identity import IdentityQueries
+from loom_store.queries.jobs import JobQueries, MarkQueries
+from loom_store.queries.retention import RetentionQueries
+from loom_store.queries.steps import StepQueries
+from loom_store.queries.workers import WorkerQueries
 
 
 class Transaction(
-    Entries,
-    Events,
-    Effects,
-    Approvals,
-    KeptRules,
-    Deliveries,
-    Jobs,
-    Marks,
-    Steps,
-    Retention,
-    Identity,
-    Workers,
+    EntryQueries,
+    EventQueries,
+    EffectQueries,
+    ApprovalQueries,
+    RuleQueries,
+    DeliveryQueries,
+    JobQueries,
+    MarkQueries,
+    StepQueries,
+    RetentionQueries,
+    IdentityQueries,
+    WorkerQueries,
 ):
     """All that a function given to `Store.write` or `Store.read` can do.
 

@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.errors import NotFoundError
 from loom_dsl.text.canonical import canonical_json
-from loom_store.queries.audit import Audit
-from loom_store.queries.base import Scope
+from loom_store.queries.audit import AuditQueries
+from loom_store.queries.base import Queries
 from loom_store.queries.blobs import pack_text, unpack_text
 from loom_store.queries.jobs import jobs_with_those_below
 from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
@@ -28,7 +28,7 @@ _CHANGE = _ONE.values(body=bindparam("new_body"))
 _DECIDE = _ONE.values(status=bindparam("new_status"), decision=bindparam("new_decision"))
 
 
-class Approvals(Scope):
+class ApprovalQueries(Queries):
     """The part of a transaction that deals with approvals."""
 
     def upsert_approval(self, row: ApprovalRow) -> None:
@@ -196,7 +196,7 @@ _REVOKE = (
 )
 
 
-class KeptRules(Audit):
+class RuleQueries(AuditQueries):
     """The part of a transaction that deals with rules that were kept."""
 
     def keep_rule(  # noqa: PLR0913 - each is a column

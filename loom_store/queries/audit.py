@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select
 
 from loom_dsl.text.canonical import canonical_json
-from loom_store.queries.base import Scope
+from loom_store.queries.base import Queries
 from loom_store.queries.blobs import pack_text, unpack_text
 from loom_store.rows import from_millis
 from loom_store.tables import audit
@@ -63,7 +63,7 @@ class AuditReport:
     problem: str = ""
 
 
-class Audit(Scope):
+class AuditQueries(Queries):
     """The part of a transaction that deals with the audit trail."""
 
     def audit(self, kind: str, job: str, data: Mapping[str, Any]) -> None:

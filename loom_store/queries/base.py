@@ -58,7 +58,7 @@ class KnownJob(NamedTuple):
     is_created: bool
 
 
-class Scope:
+class Queries:
     """One transaction's means. Used on the thread that runs the transaction, and not after it."""
 
     def __init__(self, connection: Connection, shared: Shared) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.errors import BlobMissing
-from loom_store.queries.base import Scope
+from loom_store.queries.base import Queries
 from loom_store.tables import blobs
 
 # How text and bytes lie in the store: deflated when that is shorter, with a dictionary of Loom's own words.
@@ -90,7 +90,7 @@ _MARK = update(blobs).where(blobs.c.digest == bindparam("name")).values(put_at=b
 _TOUCH = update(blobs).where(blobs.c.id == bindparam("blob_id")).values(put_at=bindparam("now"))
 
 
-class Blobs(Scope):
+class BlobQueries(Queries):
     """The part of a transaction that deals with contents."""
 
     def put_blob(self, data: bytes) -> str:

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, insert, select, update
 from loom_dsl.errors import ConflictError, NotFoundError, SessionBusy
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.base import full_key, key_hash, shorten_key, storable
-from loom_store.queries.blobs import Blobs, pack_text, unpack_text
+from loom_store.queries.blobs import BlobQueries, pack_text, unpack_text
 from loom_store.rows import Entry, EntryKind, EntryRange, NewEntry
 from loom_store.tables import blobs, entries, jobs, sessions
 
@@ -30,7 +30,7 @@ class SessionRow(NamedTuple):
     lease: int | None
 
 
-class Sessions(Blobs):
+class SessionQueries(BlobQueries):
     """The part of a transaction that deals with sessions and their leases."""
 
     def create_session(
@@ -151,7 +151,7 @@ _RANGE = (
 _NO_END: Final = 2**62
 
 
-class Entries(Sessions):
+class EntryQueries(SessionQueries):
     """The part of a transaction that deals with entries."""
 
     def append_entries(self, session: str, key: str, new: Sequence[NewEntry]) -> EntryRange:

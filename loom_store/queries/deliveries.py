@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import canonical_json
-from loom_store.queries.base import Scope
+from loom_store.queries.base import Queries
 from loom_store.queries.blobs import pack_text, unpack_text
 from loom_store.rows import from_millis
 from loom_store.tables import deliveries, jobs
@@ -64,7 +64,7 @@ _WAITING = (
 )
 
 
-class Deliveries(Scope):
+class DeliveryQueries(Queries):
     """The part of a transaction that deals with messages of webhooks."""
 
     @property

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, insert, select, update
 from loom_dsl.errors import ConflictError, NotFoundError
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.base import full_key, key_hash, shorten_key, storable
-from loom_store.queries.blobs import Blobs, pack_text, raw_digest, unpack_text
+from loom_store.queries.blobs import BlobQueries, pack_text, raw_digest, unpack_text
 from loom_store.rows import Effect, EffectStatus, from_millis, to_millis
 from loom_store.tables import effects, jobs
 
@@ -58,7 +58,7 @@ def notice_key(job: str, name: str) -> str:
     return f"{job}{_NOTICE}{name}"
 
 
-class Effects(Blobs):
+class EffectQueries(BlobQueries):
     """The part of a transaction that deals with effects."""
 
     def begin_effect(  # noqa: PLR0913 - the columns of a row

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, insert, select, update
 from loom_dsl.observe.events import EventType
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.base import key_hash
-from loom_store.queries.blobs import Blobs, pack_text, unpack_text
+from loom_store.queries.blobs import BlobQueries, pack_text, unpack_text
 from loom_store.tables import events, streams
 
 Event = dict[str, Any]
@@ -38,7 +38,7 @@ _MOVE_STREAM = (
 )
 
 
-class Events(Blobs):
+class EventQueries(BlobQueries):
     """The part of a transaction that deals with events."""
 
     def append_events(

@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.sqlite import insert
 
-from loom_store.queries.base import Scope, storable
+from loom_store.queries.base import Queries, storable
 from loom_store.tables import meta, workers
 
 FIRST: Final = "the store was made"
@@ -51,7 +51,7 @@ class Epoch:
     why: str
 
 
-class Identity(Scope):
+class IdentityQueries(Queries):
     """The part of a transaction that deals with the store itself."""
 
     def store_id(self) -> str:

@@ -7,7 +7,7 @@ from sqlalchemy import CTE, BindParameter, ColumnElement, bindparam, insert, or_
 
 from loom_dsl.agent.fork import ForkPoint
 from loom_dsl.errors import ConflictError, JobExists, NotFoundError
-from loom_store.queries.base import KnownJob, Scope, storable
+from loom_store.queries.base import KnownJob, Queries, storable
 from loom_store.queries.blobs import pack_text, unpack_text
 from loom_store.rows import Moment, from_millis, to_millis
 from loom_store.tables import entries, jobs, marks, sessions
@@ -68,7 +68,7 @@ _ABOVE = (
 )
 
 
-class Jobs(Scope):
+class JobQueries(Queries):
     """The part of a transaction that deals with jobs."""
 
     def create_job(  # noqa: PLR0913 - the fields of a job
@@ -256,7 +256,7 @@ _MARKED_BELOW = (
 )
 
 
-class Marks(Scope):
+class MarkQueries(Queries):
     """The part of a transaction that deals with marks."""
 
     def mark(self, job: str, kind: Mark, value: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Select, Table, and_, delete, exists, func, insert, literal, or_, select, update
 
-from loom_store.queries.base import Scope
+from loom_store.queries.base import Queries
 from loom_store.queries.blobs import TOUCH_SECONDS, unpack
 from loom_store.rows import to_millis
 from loom_store.tables import (
@@ -47,7 +47,7 @@ class Pruned:
     blob_bytes: int
 
 
-class Retention(Scope):
+class RetentionQueries(Queries):
     """The part of a transaction that removes what is old."""
 
     def prune(self, before: datetime, dry_run: bool = False) -> Pruned:

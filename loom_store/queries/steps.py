@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from loom_store.queries.base import Scope, full_key, key_hash, shorten_key
+from loom_store.queries.base import Queries, full_key, key_hash, shorten_key
 from loom_store.tables import jobs, steps, workers
 
 _COLUMNS = (steps.c.id, steps.c.process, steps.c.begun_at, steps.c.deaths, steps.c.suspected)
@@ -72,7 +72,7 @@ class WorkerSeen(NamedTuple):
     stopped_at: int | None
 
 
-class Steps(Scope):
+class StepQueries(Queries):
     """The part of a transaction that deals with steps."""
 
     def step(self, job: str, key: str) -> Step | None:

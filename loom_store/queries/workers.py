@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from loom_store.queries.base import Scope, storable
+from loom_store.queries.base import Queries, storable
 from loom_store.rows import from_millis
 from loom_store.tables import steps, workers
 
@@ -67,7 +67,7 @@ _OLD = delete(workers).where(
 _ALL = select(workers).order_by(workers.c.id)
 
 
-class Workers(Scope):
+class WorkerQueries(Queries):
     """The part of a transaction that deals with workers."""
 
     def register_worker(self, process: str, about: Mapping[str, Any]) -> None:
