@@ -9,12 +9,12 @@ from activities.context.turn_text import TurnText
 from activities.jobs.admission import Admit
 from activities.jobs.child import Child
 from activities.jobs.conclude import Conclude
-from activities.jobs.functions import Function
+from activities.jobs.functions import FunctionCall
 from activities.jobs.local_batch import LocalBatch
 from activities.jobs.plans import Pin
 from activities.jobs.schedule import Firing
 from activities.jobs.signatures import Signed
-from activities.model.call import Model
+from activities.model.call import ModelCall
 from activities.model.llm import Llm
 from activities.observe.events import Observe
 from activities.observe.metrics import MEASURED, Metrics
@@ -50,7 +50,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> dict[str,
     named: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
         "loom.context.assemble": Assemble(jobs, transcript, registry, mcp).assemble,
         "loom.context.compress": Compress(jobs, transcript, endpoints).compress,
-        "loom.model.call": Model(jobs, transcript, endpoints, registry, mcp).call,
+        "loom.model.call": ModelCall(jobs, transcript, endpoints, registry, mcp).call,
         "loom.tool.discover": stages.discover,
         "loom.tool.validate": stages.validate,
         "loom.tool.authorize": stages.authorize,
@@ -59,7 +59,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> dict[str,
         "loom.tool.format": Format(jobs, registry, hooks).format,
         "loom.tool.prepare": tool_node.prepare,
         "loom.tool.output": tool_node.output,
-        "loom.function.call": Function(jobs, registry, stopping).call,
+        "loom.function.call": FunctionCall(jobs, registry, stopping).call,
         "loom.llm.call": Llm(jobs, endpoints).call,
         "loom.child.prepare": child.prepare,
         "loom.child.look": child.look,

@@ -28,7 +28,7 @@ TASK = "Find out how this code base is laid out, and write a short report about 
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DemoModel:
     """The model of the demo.
 
     Attributes:
@@ -102,7 +102,7 @@ async def _patience(what: str) -> AsyncIterator[None]:
 
 
 async def _perform(
-    paper: Terminal, place: Checkout, loom: Loom, worker: WorkerProcess, model: Model, began: float
+    paper: Terminal, place: Checkout, loom: Loom, worker: WorkerProcess, model: DemoModel, began: float
 ) -> bool:
     name = f"demo-{secrets.token_hex(3)}"
     task = TASK.format(report=place.short(place.report))
@@ -122,18 +122,18 @@ async def _perform(
     return result.status == "completed"
 
 
-def _agent(place: Checkout, model: Model) -> Agent:
+def _agent(place: Checkout, model: DemoModel) -> Agent:
     file = place.examples / "researcher.yaml"
     return load_agent(file.read_bytes(), place.short(file), os.environ, {"model": model.name} if model.name else None)
 
 
 @contextlib.asynccontextmanager
-async def _model(place: Checkout) -> AsyncIterator[Model]:
+async def _model(place: Checkout) -> AsyncIterator[DemoModel]:
     """Take the model of the environment, or serve the example's script."""
     env = dict(os.environ)
     if env.get("OPENAI_API_KEY") or env.get("OPENAI_BASE_URL"):
         name = env.get("OPENAI_MODEL", "")
-        yield Model(
+        yield DemoModel(
             name, False, env, f"{name or 'the one that researcher.yaml names'}, at the endpoint of your environment"
         )
         return
@@ -143,4 +143,4 @@ async def _model(place: Checkout) -> AsyncIterator[Model]:
             "none is configured, so this one is a script: it speaks the real protocol and does not think "
             "(examples/researcher.script.yaml). Set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL for a real one"
         )
-        yield Model("", True, {**env, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}, said)
+        yield DemoModel("", True, {**env, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}, said)

@@ -19,7 +19,7 @@ from loom_client.start.schedules import Schedules
 from loom_client.start.submission import (
     GraphSubmission,
     Submission,
-    Written,
+    WrittenJob,
     check_free,
     first_turn,
     fork_of,
@@ -219,7 +219,7 @@ class Loom:
         if job and await self.store.read(lambda tx: tx.job(name)) is None:
             await check_free(self.client, name)
 
-        def write(tx: Transaction) -> tuple[Resuming, Written]:
+        def write(tx: Transaction) -> tuple[Resuming, WrittenJob]:
             found = read_resuming(tx, parent, name, plan=plan, names=names, workdir=workdir)
             return found, write_resuming(tx, found, *place)
 
@@ -364,10 +364,10 @@ class Loom:
         await self._launch(chosen, _first_state(by, turn=first_turn(chosen, written.entries)), written)
         return self.job(chosen.job)
 
-    def _write_down(self, tx: Transaction, start: Submission) -> Written:
+    def _write_down(self, tx: Transaction, start: Submission) -> WrittenJob:
         return write_down(tx, start, self.client.namespace, self.settings.task_queue)
 
-    async def _launch(self, start: Submission | GraphSubmission, state: MachineState, written: Written) -> None:
+    async def _launch(self, start: Submission | GraphSubmission, state: MachineState, written: WrittenJob) -> None:
         await launch(self.client, self.store, self.settings.task_queue, start, state, written)
 
 

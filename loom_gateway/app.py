@@ -15,7 +15,7 @@ from loom_client.server.errors import is_away
 from loom_dsl.approvals.decision import problem_of
 from loom_dsl.errors import LoomError
 from loom_gateway import pages
-from loom_gateway.openapi import Given, Operation
+from loom_gateway.openapi import Operation, StatusReply
 from loom_gateway.operations import OPERATIONS
 from loom_gateway.responses import (
     LATER,
@@ -95,9 +95,9 @@ def answered(operation: Operation, model: type[BaseModel], given: Any) -> Respon
             sent.
     """
     if isinstance(given, Receipt):
-        given = Given(given.model_dump(), STATUS[given.verdict])
-    elif not isinstance(given, Given):
-        given = Given(given, operation.status)
+        given = StatusReply(given.model_dump(), STATUS[given.verdict])
+    elif not isinstance(given, StatusReply):
+        given = StatusReply(given, operation.status)
     try:
         reply = model.model_validate(given.value)
     except ValidationError as error:

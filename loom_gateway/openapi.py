@@ -13,7 +13,7 @@ from loom_gateway.responses import PROBLEM, REFUSALS
 from loom_gateway.schemas import ProblemDetails
 
 
-class Given(NamedTuple):
+class StatusReply(NamedTuple):
     """What an operation gives where its status is not the usual one, or headers go with it."""
 
     value: Any
@@ -31,7 +31,7 @@ class Operation:
         path: Its address, with the name of its parameter in braces.
         summary: What it does.
         run: Does it: with the service, the person (of a `post`, unless it is open), the parameter of the path, and what
-            the request says, as far as there is any. Gives what fits `gives`, a `Given` with that, or a page.
+            the request says, as far as there is any. Gives what fits `gives`, a `StatusReply` with that, or a page.
         takes: Reads what the request says: the body of a `post`, the query of a `get`.
         gives: What the answer holds; None: it is a page.
         open: Whether it needs no token.

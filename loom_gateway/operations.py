@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import Response
 
 from loom_gateway import pages, schemas
-from loom_gateway.openapi import Given, Operation, description
+from loom_gateway.openapi import Operation, StatusReply, description
 from loom_gateway.responses import STATUS
 from loom_gateway.service import Service
 
@@ -20,9 +20,9 @@ async def _openapi(service: Service) -> dict[str, Any]:
     return _described(service.url)
 
 
-async def _start(service: Service, by: str, said: schemas.JobBody) -> Given:
+async def _start(service: Service, by: str, said: schemas.JobBody) -> StatusReply:
     row, fresh = await service.start(by, said)
-    return Given(row, 201 if fresh else 200, {"Location": f"/v1/jobs/{row['job']}"})
+    return StatusReply(row, 201 if fresh else 200, {"Location": f"/v1/jobs/{row['job']}"})
 
 
 async def _look(service: Service, text: str) -> Response:

@@ -15,7 +15,7 @@ _NAME = "^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 _SAYS_SOMETHING = r"\S"
 
 
-class Body(BaseModel):
+class Schema(BaseModel):
     """A JSON object, of a request or of an answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -24,7 +24,7 @@ class Body(BaseModel):
 # What requests carry. Nobody says who they are here: the token does.
 
 
-class DecisionBody(Body):
+class DecisionBody(Schema):
     """A decision about an approval."""
 
     choice: str = Field(min_length=1, max_length=40)
@@ -41,7 +41,7 @@ class DecisionBody(Body):
     """Where the approval is `signed`: made with a key of the token's person."""
 
 
-class LinksBody(Body):
+class LinksBody(Schema):
     """For whom links are made, and for how long."""
 
     for_: str = Field(default="", max_length=200, alias="for")
@@ -50,14 +50,14 @@ class LinksBody(Body):
     """How long they count."""
 
 
-class ControlBody(Body):
+class ControlBody(Schema):
     """Why a job is aborted, paused or resumed."""
 
     reason: str = Field(default="", max_length=2_000)
     """Why."""
 
 
-class MessageBody(Body):
+class MessageBody(Schema):
     """A message for an agent."""
 
     text: str = Field(min_length=1, max_length=20_000, pattern=_SAYS_SOMETHING)
@@ -66,7 +66,7 @@ class MessageBody(Body):
     """Before the next model call, or when it would finish."""
 
 
-class JobBody(Body):
+class JobBody(Schema):
     """A job that is to start."""
 
     agent: str = Field(pattern=_NAME)
@@ -113,14 +113,14 @@ class JobsQuery(ListQuery):
 # What is answered.
 
 
-class Acknowledgement(Body):
+class Acknowledgement(Schema):
     """What became of a decision, or of a message to a job."""
 
     message: str
     verdict: Literal["recorded", "already_done", "unconfirmed"]
 
 
-class ProblemDetails(Body):
+class ProblemDetails(Schema):
     """Why a request was not done, as RFC 9457 has it."""
 
     title: str
@@ -132,7 +132,7 @@ class ProblemDetails(Body):
     """Of a mistake of the gateway's own: which."""
 
 
-class Approval(Body):
+class Approval(Schema):
     """A request for an approval, and how it was decided."""
 
     id: str
@@ -175,13 +175,13 @@ class ApprovalDetail(Approval):
     preview: str
 
 
-class Approvals(Body):
+class Approvals(Schema):
     """Approvals, the oldest first."""
 
     approvals: list[Approval]
 
 
-class Job(Body):
+class Job(Schema):
     """A job as lists show it."""
 
     job: str
@@ -207,13 +207,13 @@ class JobDetail(Job):
     approvals: list[Approval]
 
 
-class Jobs(Body):
+class Jobs(Schema):
     """Jobs, the newest first."""
 
     jobs: list[Job]
 
 
-class Links(Body):
+class Links(Schema):
     """A link for each choice that one can say."""
 
     approve: str = Field(default="", json_schema_extra={"format": "uri"})

@@ -20,7 +20,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     """One line of the file.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tokens:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, ...] = ()
-        self._tokens: list[Token] = []
+        self._tokens: list[AccessToken] = []
         if not self._read():
             raise ConfigurationError(f"{path} ({SETTING}) has no token; make one with `loom token NAME`")
 
@@ -58,7 +58,7 @@ class Tokens:
                 found = token.name
         return found
 
-    def _read(self) -> list[Token]:
+    def _read(self) -> list[AccessToken]:
         try:
             seen = state_of(self._path)
             if seen != self._seen:
@@ -69,7 +69,7 @@ class Tokens:
         return self._tokens
 
 
-def read_tokens(path: Path) -> list[Token]:
+def read_tokens(path: Path) -> list[AccessToken]:
     """Read a file of tokens.
 
     Raises:
@@ -109,7 +109,7 @@ def _hash(token: str) -> str:
     return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _token(path: Path, number: int, line: bytes) -> Token:
+def _token(path: Path, number: int, line: bytes) -> AccessToken:
     try:
         found = read_json(line)
         name, digest = found["name"], found["sha256"]
@@ -117,4 +117,4 @@ def _token(path: Path, number: int, line: bytes) -> Token:
         name = digest = ""
     if not isinstance(name, str) or not isinstance(digest, str) or not person(name) or not _HASH.fullmatch(digest):
         raise ConfigurationError(f'{path}:{number} ({SETTING}): this is no token; write {{"name": …, "sha256": …}}')
-    return Token(name, digest)
+    return AccessToken(name, digest)

@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from loom_dsl.machine.interpreter import Machine
     from loom_dsl.machine.payloads import MAX_ARGUMENT, activity_argument, fingerprint, size_of
     from loom_dsl.machine.tokens.compensation import FUNCTION
-    from loom_dsl.machine.tokens.retry import Wait, judge
+    from loom_dsl.machine.tokens.retry import Backoff, judge
     from loom_dsl.text.canonical import digest
 
 # How much a job commands at once: what it sends with one workflow task has a size that the server takes.
@@ -290,7 +290,7 @@ class Carriers:
                     raise
                 failed = failed_activity(command.at, error, now=workflow.time())
                 verdict = judge(failed, command.retry, now=workflow.time(), tries=command.tries, caught=True)
-                if not isinstance(verdict, Wait):
+                if not isinstance(verdict, Backoff):
                     raise
             command = dataclasses.replace(command, before=failed.attempt, tries=verdict.tries)
             await workflow.sleep(verdict.seconds)

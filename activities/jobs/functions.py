@@ -50,7 +50,7 @@ class _Signature:
     context: tuple[str, ...]
 
 
-class Function:
+class FunctionCall:
     """The activity ``loom.function.call``."""
 
     def __init__(self, jobs: JobStore, registry: ToolRegistry, stopping: Stopping) -> None:

@@ -97,7 +97,7 @@ class Steps:
         if info.is_local:
             return await self.local(job, given, work)
         while True:
-            attempt = Attempt(self, job, given, kind)
+            attempt = StepAttempt(self, job, given, kind)
             try:
                 return await attempt.run(work)
             except StepKillsWorker:
@@ -112,7 +112,7 @@ class Steps:
         Raises:
             StepDied: It must run as a remote activity.
         """
-        return await Attempt(self, job, given, kind="").run(work)
+        return await StepAttempt(self, job, given, kind="").run(work)
 
     async def written(self, work: Callable[[Transaction], Result]) -> Result:
         """Write something down, with what waits, and give what it gives."""
@@ -150,7 +150,7 @@ class Steps:
 
 
 @dataclass(slots=True)
-class Attempt:
+class StepAttempt:
     """One attempt at a step: what `GUARD` holds while it runs.
 
     Attributes:

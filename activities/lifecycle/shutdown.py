@@ -33,7 +33,7 @@ _NAMES = {
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class RunningActivity:
     """An activity that runs here.
 
     Attributes:
@@ -52,7 +52,7 @@ class Step:
         return f"{self.name} of job {self.job} ({self.fate})"
 
 
-_STEP: ContextVar[Step | None] = ContextVar("step", default=None)
+_STEP: ContextVar[RunningActivity | None] = ContextVar("step", default=None)
 
 
 def set_fate(fate: str) -> None:
@@ -77,12 +77,12 @@ class Stopping:
 
     def __init__(self) -> None:
         self.warned = self.over = False
-        self._steps: set[Step] = set()
+        self._steps: set[RunningActivity] = set()
         self._flags: set[threading.Event] = set()
-        self._left: list[Step] = []
+        self._left: list[RunningActivity] = []
 
     @contextmanager
-    def step(self, step: Step) -> Iterator[None]:
+    def step(self, step: RunningActivity) -> Iterator[None]:
         """Know of a step while it runs, and of one that the stop has ended for good."""
         token = _STEP.set(step)
         self._steps.add(step)
@@ -194,13 +194,13 @@ class _Inbound(ActivityInboundInterceptor):
         return self._stopping.over or (details is not None and details.worker_shutdown)
 
 
-def _step_of(input: ExecuteActivityInput) -> Step:
+def _step_of(input: ExecuteActivityInput) -> RunningActivity:
     info = activity.info()
     name, fate = _NAMES.get(info.activity_type, (info.activity_type, AGAIN))
     given = input.args[0].get("with", {}) if input.args and isinstance(input.args[0], dict) else {}
     call = given.get("call")
     called = call.get("name") if isinstance(call, dict) else given.get("function")
-    return Step(name.format(name=called), info.workflow_id or "", fate, asyncio.current_task())
+    return RunningActivity(name.format(name=called), info.workflow_id or "", fate, asyncio.current_task())
 
 
 def refuse_to_begin(stopping: Stopping) -> None:

@@ -83,7 +83,7 @@ class Deltas:
         return tx.append_deltas(self._call.job, stream, self._attempt, self._sequence, unsent, turn=self._call.turn)
 
 
-class Model:
+class ModelCall:
     """The activity ``loom.model.call``."""
 
     def __init__(

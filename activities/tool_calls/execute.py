@@ -55,7 +55,7 @@ UNKNOWN = "its outcome will be unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CallAttempt:
     """One attempt at one call."""
 
     call: ActivityCall
@@ -163,7 +163,7 @@ def _is_elsewhere(tx: Transaction, asked: dict[str, Any], tool: Tool, arguments:
     return any(shown.get(name) != arguments.get(name) for name in tool.path_arguments)
 
 
-def keep_left(tx: Transaction, run: Attempt) -> None:
+def keep_left(tx: Transaction, run: CallAttempt) -> None:
     """Keep the states in which an approved call left things."""
     for state in run.left if run.states else ():
         tx.mark(run.call.job, "left", canonical_json([run.call.turn, state]))
@@ -283,7 +283,7 @@ class Execute:
             return {"ok": False, "code": error.code, "message": self._masked(error.message), "ms": _ms(started)}
         return {"ok": True, **given, "ms": _ms(started)}
 
-    async def _prepare(self, call: ActivityCall, facts: JobFacts) -> Attempt:
+    async def _prepare(self, call: ActivityCall, facts: JobFacts) -> CallAttempt:
         tool = await self._reader.tool(facts, call.arguments["call"])
         arguments = await self._reader.arguments(call, tool)
         verdict = await self._policy.verdict(call, facts, tool, arguments, recorded=True)
@@ -291,9 +291,9 @@ class Execute:
             raise PermissionDenied(verdict.reason)
         secrets = self._lender.secrets(facts, tool, arguments, call.arguments["call"])
         states = await approved_states(self._jobs.store, call, tool, arguments)
-        return Attempt(call, facts, tool, arguments, effect_key(call), secrets, states=states)
+        return CallAttempt(call, facts, tool, arguments, effect_key(call), secrets, states=states)
 
-    def _begin(self, tx: Transaction, run: Attempt) -> Effect | None:
+    def _begin(self, tx: Transaction, run: CallAttempt) -> Effect | None:
         store_events(tx, run.call)
         if not run.tool.quick:
             item = run.call.arguments["call"]
@@ -310,7 +310,7 @@ class Execute:
             return replace(effect, status="unknown", created=False)
         return effect
 
-    def _described(self, run: Attempt) -> dict[str, Any]:
+    def _described(self, run: CallAttempt) -> dict[str, Any]:
         """What the ledger says of a call."""
         return {
             "job": run.call.job,
@@ -321,7 +321,7 @@ class Execute:
             "summary": self._masked(f"{run.tool.name}({canonical_json(run.arguments)})")[:MAX_SUMMARY],
         }
 
-    async def _earlier(self, run: Attempt, effect: Effect) -> dict[str, Any]:
+    async def _earlier(self, run: CallAttempt, effect: Effect) -> dict[str, Any]:
         """An attempt before this one began the effect: give its result, find out, or say that it is not known.
 
         It may be at work still, in a worker that the server lost sight of: then its end is waited for. Where it never
@@ -342,7 +342,7 @@ class Execute:
         told = await self._jobs.store.write(lambda tx: outcome_of(tx, run.key))
         return told or {"ok": False, "code": Aborted.code, "message": NEVER_BEGAN}
 
-    async def _taken_over(self, run: Attempt, unbegun: bool) -> str | None:
+    async def _taken_over(self, run: CallAttempt, unbegun: bool) -> str | None:
         """Give the output of a call whose attempt is gone, calling again where that may be; None: it is not known.
 
         A tool that is asked what became of it is asked again when its worker dies meanwhile: asking changes nothing.
@@ -363,7 +363,7 @@ class Execute:
             return None
         return await self._read(run, found.result) if found.outcome == "happened" else await self._run(run)
 
-    async def _run(self, run: Attempt) -> str:
+    async def _run(self, run: CallAttempt) -> str:
         tool, seconds = run.tool, f"{run.tool.timeout:g} s"
         running = self._running.get(run.place) or self._start(run)
         set_fate(run.fate)
@@ -392,12 +392,12 @@ class Execute:
             await self._failed(run, told.message, status_of(error))
             raise told from None
 
-    async def _read(self, run: Attempt, result: Any) -> str:
+    async def _read(self, run: CallAttempt, result: Any) -> str:
         """Give what a function returned as text, without secrets, and remember its images."""
         run.images[:] = images_of(result)
         return await self._readable(text_of(result))
 
-    def _start(self, run: Attempt) -> Running:
+    def _start(self, run: CallAttempt) -> Running:
         running = Running(threading.Event(), progress_of(self._jobs, run.call, self._told))
         tool, code = run.tool, Code.of(run.tool)
         context = run.context(self._lender.services(run.call, run.facts), running.stop, running.progress)
@@ -414,7 +414,9 @@ class Execute:
         self._running[run.place] = running
         return running
 
-    async def _called(self, run: Attempt, running: Running, once: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+    async def _called(
+        self, run: CallAttempt, running: Running, once: Callable[[], Awaitable[Any]], seconds: float
+    ) -> Any:
         """Call the function, within its time. That it is called is known to other processes before it is.
 
         Raises:
@@ -440,12 +442,12 @@ class Execute:
         self._running.pop(place, None)
         AT_WORK.discard(place[1])
 
-    async def _failed(self, run: Attempt, message: str, status: EffectStatus) -> None:
+    async def _failed(self, run: CallAttempt, message: str, status: EffectStatus) -> None:
         note = self._masked(message)[:500]
         await self._written(run, lambda tx: self._end(tx, run, status, note=note), durable=False)
         self._drop(run.place)
 
-    async def _cancelled(self, run: Attempt, running: Running) -> None:
+    async def _cancelled(self, run: CallAttempt, running: Running) -> None:
         """End what was aborted: whether its effect happened is not known. A worker that stops leaves it pending.
 
         When only the server lost sight of this attempt, because it was away itself, the function goes on: the next
@@ -462,7 +464,7 @@ class Execute:
             status: EffectStatus = "unknown" if running.called else "cancelled"
             await self._failed(run, "the job was aborted while the tool ran", status)
 
-    async def _settled_unheard(self, run: Attempt, running: Running) -> None:
+    async def _settled_unheard(self, run: CallAttempt, running: Running) -> None:
         """Write down how a function ended whose attempt was lost: the next one may be in another worker."""
         if not run.is_kept:
             return
@@ -480,7 +482,7 @@ class Execute:
             note = self._masked(why.message if isinstance(why, LoomError) else describe(why))[:500]
             await self._written(run, lambda tx: self._end(tx, run, status_of(why), note=note))
 
-    async def _kept(self, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
+    async def _kept(self, run: CallAttempt, output: str, note: str | None = None) -> dict[str, Any]:
         if run.tool.quick and not (run.is_kept or run.images or run.left):
             name = await self._jobs.store.put_later(output.encode("utf-8", "replace"))
             await self._told_all(run)
@@ -492,7 +494,7 @@ class Execute:
         self._drop(run.place)
         return given
 
-    async def _written(self, run: Attempt, work: Callable[[Transaction], Any], *, durable: bool = True) -> Any:
+    async def _written(self, run: CallAttempt, work: Callable[[Transaction], Any], *, durable: bool = True) -> Any:
         """Write an outcome down: what other processes see at once is on the disk a little later.
 
         Until others see it, the call's outcome is unknown if this process dies; what may wait comes after that.
@@ -503,17 +505,17 @@ class Execute:
             await self._jobs.keep(lambda tx: tx.release_effect(run.key))
         return given
 
-    async def _told_all(self, run: Attempt) -> None:
+    async def _told_all(self, run: CallAttempt) -> None:
         if (running := self._running.get(run.place)) is not None:
             await running.progress.settle()
 
-    def _settle(self, tx: Transaction, run: Attempt, output: str, note: str | None = None) -> dict[str, Any]:
+    def _settle(self, tx: Transaction, run: CallAttempt, output: str, note: str | None = None) -> dict[str, Any]:
         name, images = tx.put_blob(output.encode("utf-8", "replace")), put_images(tx, run.images)
         keep_left(tx, run)
         self._end(tx, run, "settled", result_digest=name, note=note, images=images)
         return given_of(name, images)
 
-    def _end(self, tx: Transaction, run: Attempt, status: EffectStatus, **outcome: Any) -> None:
+    def _end(self, tx: Transaction, run: CallAttempt, status: EffectStatus, **outcome: Any) -> None:
         """Put how a call ended into the ledger, if that is to know of it."""
         if run.is_kept:
             tx.settle_effect(run.key, status, **outcome, release=False)
@@ -525,7 +527,7 @@ class Execute:
             )
 
 
-def _may_have_been_forgotten(tx: Transaction, run: Attempt) -> bool:
+def _may_have_been_forgotten(tx: Transaction, run: CallAttempt) -> bool:
     """Whether an attempt before this one may have called the tool in a store that is older than the one before it.
 
     Where a copy of the store was put in its place, that the ledger lacks a call proves nothing for calls before that.

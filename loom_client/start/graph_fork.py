@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loom_client.start.forking import finished_turns
-from loom_client.start.submission import GraphSubmission, Written, working_directory, write_graph_down
+from loom_client.start.submission import GraphSubmission, WrittenJob, working_directory, write_graph_down
 from loom_dsl.agent.fork import ForkPoint
 from loom_dsl.errors import NotFoundError, UserError
 from loom_dsl.graph.plan import Plan
@@ -91,7 +91,7 @@ def read_resuming(
     return Resuming(start, found.state, tuple(found.again), kept)
 
 
-def write_resuming(tx: Transaction, found: Resuming, namespace: str, task_queue: str) -> Written:
+def write_resuming(tx: Transaction, found: Resuming, namespace: str, task_queue: str) -> WrittenJob:
     """Write the new job down, all or nothing."""
     written = write_graph_down(tx, found.start, namespace, task_queue)
     tx.mark(found.start.job, "resumed", tx.put_blob(found.kept))  # its state names contents of the other's

@@ -111,7 +111,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenJob:
     """What was written down of a job before it starts.
 
     Attributes:
@@ -128,7 +128,7 @@ def new_id() -> str:
     return f"job-{secrets.token_hex(5)}"
 
 
-def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: str) -> Written:
+def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: str) -> WrittenJob:
     """Write the job, its session and its first messages, all or nothing."""
     fork = start.fork
     if not start.run.auto_create_session and not tx.session_exists(start.session):
@@ -152,7 +152,7 @@ def write_down(tx: Transaction, start: Submission, namespace: str, task_queue: s
         entries.insert(0, NewEntry(kind="note", head={"note": RUNTIME_DATA}, content=data, job=start.job, turn=0))
     # A fork that is told nothing new has nothing to append.
     end = tx.append_entries(start.session, f"{start.job}/input", entries).end if entries else start.shared
-    return Written(end, origin_of(tx, start.job))
+    return WrittenJob(end, origin_of(tx, start.job))
 
 
 class Starting(Protocol):
@@ -365,7 +365,7 @@ class GraphSubmission:
     marks: tuple[tuple[Mark, str], ...] = ()
 
 
-def write_graph_down(tx: Transaction, start: GraphSubmission, namespace: str, task_queue: str) -> Written:
+def write_graph_down(tx: Transaction, start: GraphSubmission, namespace: str, task_queue: str) -> WrittenJob:
     """Write the job and its plan, all or nothing."""
     task = json.dumps(start.input, ensure_ascii=False)[:MAX_TASK] if start.input else ""
     check_same(tx, start.job, start.point)
@@ -374,7 +374,7 @@ def write_graph_down(tx: Transaction, start: GraphSubmission, namespace: str, ta
     tx.mark(start.job, "words", tx.put_blob(words_in(start.input).encode("utf-8", "replace")))
     for kind, value in start.marks:
         tx.mark(start.job, kind, value)
-    return Written(0, origin_of(tx, start.job))
+    return WrittenJob(0, origin_of(tx, start.job))
 
 
 # Starting the workflow of a job that is written down: once, and only where its id is free on the server.
@@ -387,7 +387,7 @@ AnySubmission = Submission | GraphSubmission
 
 
 async def launch(
-    client: Client, store: Store, task_queue: str, start: AnySubmission, state: MachineState, written: Written
+    client: Client, store: Store, task_queue: str, start: AnySubmission, state: MachineState, written: WrittenJob
 ) -> None:
     """Start a job's workflow, or find that it runs already.
 
@@ -436,7 +436,7 @@ async def check_free(client: Client, name: str) -> None:
     _refuse(name, described)
 
 
-async def _join(client: Client, store: Store, start: AnySubmission, written: Written) -> None:
+async def _join(client: Client, store: Store, start: AnySubmission, written: WrittenJob) -> None:
     """Go on with the job that runs under this id, if it is this very one."""
     try:
         described = await lasting(client, client.get_workflow_handle(start.job).describe, SENT_SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.lifecycle.attempts import Attempt, Steps
+from activities.lifecycle.attempts import StepAttempt, Steps
 from activities.lifecycle.deaths import DeathRules
 from activities.lifecycle.process_identity import this_process
 from loom_dsl.errors import StepDied, StepKillsWorker, ToolError
@@ -38,9 +38,9 @@ class Place:
         for job in JOBS:
             self.store.write_sync(lambda tx, job=job: tx.append_events(job, "begun", [{"t": "control", "n": 0}]))
 
-    def attempt(self, job: str = "a", kind: str = USERS, **rules: Any) -> Attempt:
+    def attempt(self, job: str = "a", kind: str = USERS, **rules: Any) -> StepAttempt:
         steps = Steps(self.store, SECRETS, DeathRules(**rules)) if rules else self.steps
-        return Attempt(steps, job, {"turn": 0, "at": "x#1"}, kind)
+        return StepAttempt(steps, job, {"turn": 0, "at": "x#1"}, kind)
 
     async def death(self, *jobs: str, age: float | None = 60.0) -> None:
         """A process dies while it has steps of these jobs."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_client.start.forking import read_fork
-from loom_client.start.submission import Written, fork_of, write_down
+from loom_client.start.submission import WrittenJob, fork_of, write_down
 from loom_dsl.agent.definition import Agent
 from loom_dsl.agent.fork import ForkPoint
 from loom_dsl.agent.messages import PROJECT_CONTEXT, RUNTIME_DATA, legal_order
@@ -62,10 +62,10 @@ def go_on(tx: Transaction, job: str, turns: int, session: str, first: int = 0) -
         turn(tx, job, session, number, answered=number < first + turns)
 
 
-def fork(store: Store, parent: str, at: int, job: str, task: str = "", place: str = "/w") -> Written:
+def fork(store: Store, parent: str, at: int, job: str, task: str = "", place: str = "/w") -> WrittenJob:
     """Write a fork down, as starting it does."""
 
-    def work(tx: Transaction) -> Written:
+    def work(tx: Transaction) -> WrittenJob:
         return write_down(tx, fork_of(read_fork(tx, parent, at), job, task, Path(place)), "n", "q")
 
     return store.write_sync(work)

@@ -9,7 +9,16 @@ from loom_dsl.machine.commands import ActivityFailed, RunActivity
 from loom_dsl.machine.migration import moved
 from loom_dsl.machine.state import MachineState
 from loom_dsl.machine.status import status_of
-from loom_dsl.machine.tokens.retry import MAX_PAUSE, MAX_RETRY_AFTER, SPREAD, Halt, Verdict, Wait, growing_pause, judge
+from loom_dsl.machine.tokens.retry import (
+    MAX_PAUSE,
+    MAX_RETRY_AFTER,
+    SPREAD,
+    Backoff,
+    Halt,
+    Verdict,
+    growing_pause,
+    judge,
+)
 from loom_dsl.simulation.in_memory import AnsweredFailure, Simulation
 from tests.support.simulated import of_type
 from tests.support.tokens import begin, name, plan, rest, work
@@ -40,7 +49,7 @@ def test_a_pause_grows_to_its_longest_and_no_number_of_tries_is_too_large(
 
 
 def test_a_node_may_grow_its_pauses_as_fast_as_it_likes() -> None:
-    assert judge(failed(**AGAIN), (1_000, 1.0, 100.0, 60.0), now=NOW, tries=500) == Wait(60.0, None, 501)
+    assert judge(failed(**AGAIN), (1_000, 1.0, 100.0, 60.0), now=NOW, tries=500) == Backoff(60.0, None, 501)
 
 
 @pytest.mark.parametrize(
@@ -48,32 +57,36 @@ def test_a_node_may_grow_its_pauses_as_fast_as_it_likes() -> None:
     [
         ({}, {}, None),
         ({"cancelled": True, **AWAY}, {}, None),
-        (AGAIN, {}, Wait(1.0, None, 1)),
-        (AGAIN, {"tries": 1}, Wait(2.0, None, 2)),
+        (AGAIN, {}, Backoff(1.0, None, 1)),
+        (AGAIN, {"tries": 1}, Backoff(2.0, None, 2)),
         (AGAIN, {"tries": 2}, None),
         ({**AGAIN, "tries": 2}, {"tries": 1}, None),
-        ({**AGAIN, "retry_after": 30.0}, {}, Wait(30.0, None, 1)),
-        ({**AGAIN, "retry_after": 90.0}, {}, Wait(60.0, None, 1)),
-        ({**AGAIN, "retry_after": -1.0}, {}, Wait(0.0, None, 1)),
-        ({**AWAY, "retry_after": 1e12}, {"max_outage": None}, Wait(MAX_RETRY_AFTER, NOW, 0)),
-        ({**AWAY, "retry_after": 21_600.0}, {"caught": True}, Wait(60.0, None, 1)),
+        ({**AGAIN, "retry_after": 30.0}, {}, Backoff(30.0, None, 1)),
+        ({**AGAIN, "retry_after": 90.0}, {}, Backoff(60.0, None, 1)),
+        ({**AGAIN, "retry_after": -1.0}, {}, Backoff(0.0, None, 1)),
+        ({**AWAY, "retry_after": 1e12}, {"max_outage": None}, Backoff(MAX_RETRY_AFTER, NOW, 0)),
+        ({**AWAY, "retry_after": 21_600.0}, {"caught": True}, Backoff(60.0, None, 1)),
         # An outage counts time, and no tries.
-        (AWAY, {}, Wait(1.0, NOW, 0)),
-        (AWAY, {"tries": 2}, Wait(1.0, NOW, 2)),
-        (AWAY, {"outages": 3, "outage_since": NOW - 7}, Wait(8.0, NOW - 7, 0)),
-        (AWAY, {"outages": 400, "outage_since": NOW - 7_000}, Wait(MAX_PAUSE, NOW - 7_000, 0)),
-        ({**AWAY, "retry_after": 1_200.0}, {}, Wait(1_200.0, NOW, 0)),
-        ({**AWAY, "retry_after": 0.1}, {"outages": 2}, Wait(0.1, NOW, 0)),
-        ({**AWAY, "retry_after": 0.1}, {"outages": 3}, Wait(8.0, NOW, 0)),
-        ({**AWAY, "retry_after": 2 * DAY}, {}, Wait(DAY, NOW, 0)),
-        ({**AWAY, "retry_after": 2 * DAY}, {"max_outage": None}, Wait(2 * DAY, NOW, 0)),
-        (AWAY, {"outages": 400, "outage_since": NOW - DAY + 30}, Wait(30.0, NOW - DAY + 30, 0)),
+        (AWAY, {}, Backoff(1.0, NOW, 0)),
+        (AWAY, {"tries": 2}, Backoff(1.0, NOW, 2)),
+        (AWAY, {"outages": 3, "outage_since": NOW - 7}, Backoff(8.0, NOW - 7, 0)),
+        (AWAY, {"outages": 400, "outage_since": NOW - 7_000}, Backoff(MAX_PAUSE, NOW - 7_000, 0)),
+        ({**AWAY, "retry_after": 1_200.0}, {}, Backoff(1_200.0, NOW, 0)),
+        ({**AWAY, "retry_after": 0.1}, {"outages": 2}, Backoff(0.1, NOW, 0)),
+        ({**AWAY, "retry_after": 0.1}, {"outages": 3}, Backoff(8.0, NOW, 0)),
+        ({**AWAY, "retry_after": 2 * DAY}, {}, Backoff(DAY, NOW, 0)),
+        ({**AWAY, "retry_after": 2 * DAY}, {"max_outage": None}, Backoff(2 * DAY, NOW, 0)),
+        (AWAY, {"outages": 400, "outage_since": NOW - DAY + 30}, Backoff(30.0, NOW - DAY + 30, 0)),
         (AWAY, {"outages": 400, "outage_since": NOW - DAY}, Halt()),
-        (AWAY, {"outages": 99, "outage_since": NOW - 9 * DAY, "max_outage": None}, Wait(MAX_PAUSE, NOW - 9 * DAY, 0)),
+        (
+            AWAY,
+            {"outages": 99, "outage_since": NOW - 9 * DAY, "max_outage": None},
+            Backoff(MAX_PAUSE, NOW - 9 * DAY, 0),
+        ),
         (AWAY, {"max_outage": 0.0}, Halt()),
         (REFUSED, {}, Halt()),
         # The graph has a way of its own: it is taken after the tries that the node has.
-        (AWAY, {"caught": True}, Wait(1.0, None, 1)),
+        (AWAY, {"caught": True}, Backoff(1.0, None, 1)),
         (AWAY, {"caught": True, "tries": 2}, None),
         (REFUSED, {"caught": True}, None),
     ],

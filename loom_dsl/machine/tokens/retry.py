@@ -34,7 +34,7 @@ MAX_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Backoff:
     """A step waits and is tried again.
 
     Attributes:
@@ -53,7 +53,7 @@ class Halt:
     """A step waits for a person."""
 
 
-Verdict = Wait | Halt | None
+Verdict = Backoff | Halt | None
 
 
 def growing_pause(tries: int, initial: float, factor: float, longest: float) -> float:
@@ -110,12 +110,12 @@ def judge(
             return Halt()
         own = growing_pause(outages + 1, initial, 2.0, MAX_PAUSE)
         pause = own if asked is None else asked if outages < BELIEVED else max(asked, own)
-        return Wait(pause if end is None else min(pause, end - now), since, tries)
+        return Backoff(pause if end is None else min(pause, end - now), since, tries)
     tries += failed.tries
     if not (failed.again or failed.outage) or tries >= attempts:
         return None
     own = growing_pause(tries, initial, backoff, longest)
-    return Wait(own if asked is None else min(asked, max(longest, own)), None, tries)
+    return Backoff(own if asked is None else min(asked, max(longest, own)), None, tries)
 
 
 def answer_failed(machine: Core, token: Token, failed: ActivityFailed) -> bool:
