@@ -10,11 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import calls, confinement, graphs, language, policy, starting, waiting, weight, window
+from benchmarks.measurements import calls, confinement, graphs, language, policy, starting, waiting, weight, window
+from benchmarks.measurements.speed import LANES, enter, run_lane
 from benchmarks.report import RESULTS, Table, machine, stamp, write
-from benchmarks.speed import LANES, enter, run_lane
-from benchmarks.stand import Contestant, Stand
-from benchmarks.workload import script
+from benchmarks.stand.contestants import Contestant, Stand
+from benchmarks.stand.workload import script
 
 Run = Callable[[Stand], Awaitable[Table]]
 Alone = Callable[..., Table]
@@ -90,7 +90,7 @@ def _said(error: BaseException) -> str:
 
 
 def _model_call(quick: bool) -> Table:
-    command = [sys.executable, "-m", "benchmarks.model_call", "--times", "10" if quick else "50"]
+    command = [sys.executable, "-m", "benchmarks.measurements.model_call", "--times", "10" if quick else "50"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return Table("A model call: client CPU (aim ≤ 5 ms at 200 messages)", block=done.stdout)
 

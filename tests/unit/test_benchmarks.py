@@ -4,13 +4,13 @@ from contextlib import aclosing
 
 import pytest
 
-from benchmarks import calls, language, starting, waiting, weight
-from benchmarks.graphs import chain
-from benchmarks.loop import Steps
+from benchmarks.measurements import calls, language, starting, waiting, weight
+from benchmarks.measurements.graphs import chain
+from benchmarks.measurements.speed import LANES
 from benchmarks.report import Table, aim
-from benchmarks.speed import LANES
-from benchmarks.tools import text_of
-from benchmarks.workload import Workload, script
+from benchmarks.stand.loop import Steps
+from benchmarks.stand.tools import text_of
+from benchmarks.stand.workload import Workload, script
 from loom_cli.dev.fake_model.app import FakeModel
 from loom_cli.dev.fake_model.server import running
 from loom_dsl.documents.document import load_document

@@ -6,9 +6,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from benchmarks.measurements.weight import history_of
 from benchmarks.report import Table, aim
-from benchmarks.stand import HandWritten, LoomSide, Stand
-from benchmarks.weight import history_of
+from benchmarks.stand.contestants import HandWritten, LoomSide, Stand
 from loom_dsl.graph.compiler import compile_graph
 
 WINDOW, CHAIN = 50, 50
@@ -23,11 +23,11 @@ nodes:
 graphs:
   one:
     nodes:
-      work: {activity: "benchmarks.tools:item", with: {number: "${item}"}, next: done}
+      work: {activity: "benchmarks.stand.tools:item", with: {number: "${item}"}, next: done}
       done: {end: "${result}"}
 """
 PURE = MAP.replace(
-    '{activity: "benchmarks.tools:item", with: {number: "${item}"}, next: done}', "{set: {}, next: done}"
+    '{activity: "benchmarks.stand.tools:item", with: {number: "${item}"}, next: done}', "{set: {}, next: done}"
 )
 LOOP = """
 loom: 1
@@ -47,7 +47,7 @@ graphs:
 
 def chain(count: int) -> str:
     """Write a graph of so many nodes one after the other, each an activity of 10 ms."""
-    work = '{activity: "benchmarks.tools:pause", with: {number: %d}, next: n%d}'
+    work = '{activity: "benchmarks.stand.tools:pause", with: {number: %d}, next: n%d}'
     nodes = [f"  n{number}: {work % (number, number + 1)}" for number in range(count)]
     end = f'  n{count}: {{end: "${{result}}"}}'
     return "\n".join(["loom: 1", "kind: graph", "name: bench-chain", "nodes:", *nodes, end, ""])

@@ -15,8 +15,8 @@ from typing import Any, Self
 import psutil
 from temporalio.client import Client, WorkflowHandle
 
-from benchmarks.loop import Steps, opening
-from benchmarks.workload import Workload
+from benchmarks.stand.loop import Steps, opening
+from benchmarks.stand.workload import Workload
 from loom_cli.dev.server import DevServer
 from loom_client.client import Loom
 from loom_client.connection import connect
@@ -89,7 +89,7 @@ class LoomJobs:
             name="bench",
             model=workload.model,
             instructions="Answer briefly.",
-            tools=[f"benchmarks.tools:{workload.tool}"],
+            tools=[f"benchmarks.stand.tools:{workload.tool}"],
             permissions={"allow": ["lookup", "fetch", "nap", "post"]},
             limits={"max_iterations": room, "max_tool_calls": room, **limits},
             recurse=self._policy,
@@ -115,7 +115,7 @@ class Stand:
 
     Args:
         folder: Where databases and logs lie.
-        script: The scripted model, as `benchmarks.workload.script` writes it.
+        script: The scripted model, as `benchmarks.stand.workload.script` writes it.
         stock: Run the server without the settings of Loom's dev file.
     """
 
@@ -182,7 +182,7 @@ class Stand:
         """Start a process and wait for its first line."""
         with (self.folder / f"{what}.log").open("a") as log:
             process = subprocess.Popen(  # noqa: ASYNC220 - it starts at once, and its end is not awaited
-                [sys.executable, "-m", "benchmarks.serving", what, *options],
+                [sys.executable, "-m", "benchmarks.stand.serving", what, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -11,9 +11,9 @@ import psutil
 from temporalio.client import Client
 
 from benchmarks.report import Table, aim
-from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
-from benchmarks.tools import text_of
-from benchmarks.workload import Workload
+from benchmarks.stand.contestants import HandWritten, LoomJobs, LoomSide, Stand
+from benchmarks.stand.tools import text_of
+from benchmarks.stand.workload import Workload
 from loom_client.job import Job
 from loom_dsl.agent.run import RunInput
 from loom_store.store import Store

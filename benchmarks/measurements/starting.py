@@ -7,8 +7,8 @@ import sys
 import time
 
 from benchmarks.report import Table, aim
-from benchmarks.stand import LoomJobs, Stand
-from benchmarks.workload import Workload
+from benchmarks.stand.contestants import LoomJobs, Stand
+from benchmarks.stand.workload import Workload
 
 NAPS = Workload(turns=1, tool="nap", width=10)
 ONE = Workload(turns=1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmarks.graphs import chain
+from benchmarks.measurements.graphs import chain
 from benchmarks.report import Table
 from loom_dsl.expr.expression import Expression, compile_expression
 from loom_dsl.graph.compiler import compile_graph

@@ -4,10 +4,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.race import Times, race
 from benchmarks.report import Table, aim
-from benchmarks.stand import Contestant, LoomJobs, Stand
-from benchmarks.workload import Workload
+from benchmarks.stand.contestants import Contestant, LoomJobs, Stand
+from benchmarks.stand.race import Times, race
+from benchmarks.stand.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

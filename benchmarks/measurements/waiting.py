@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import psutil
 
 from benchmarks.report import Table, aim
-from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
-from benchmarks.workload import Workload
+from benchmarks.stand.contestants import HandWritten, LoomJobs, LoomSide, Stand
+from benchmarks.stand.workload import Workload
 from loom_client.job import Job
 
 APPROVAL = Workload(turns=1, tool="change")

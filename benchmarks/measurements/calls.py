@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.race import race
 from benchmarks.report import Table
-from benchmarks.stand import HandWritten, LoomJobs, LoomSide, Stand
-from benchmarks.tools import TOOLS
-from benchmarks.workload import Workload
+from benchmarks.stand.contestants import HandWritten, LoomJobs, LoomSide, Stand
+from benchmarks.stand.race import race
+from benchmarks.stand.tools import TOOLS
+from benchmarks.stand.workload import Workload
 from loom_dsl.tools.tool import validate_arguments
 
 FEW, MANY = 2, 42

@@ -1,7 +1,7 @@
 """What a model call costs beside the model: the prepared body against the SDK's typed path, and the fake model.
 
-Run ``python -m benchmarks.model_call``. CPU is this process's; the fake model runs in its own. The messages
-are JSON text before and Python text after, as the session store holds and takes them.
+Run ``python -m benchmarks.measurements.model_call``. CPU is this process's; the fake model runs in its own. The
+messages are JSON text before and Python text after, as the session store holds and takes them.
 """
 
 import argparse

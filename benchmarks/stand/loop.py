@@ -7,8 +7,8 @@ from typing import Any
 from temporalio import activity
 
 from activities.chat.client import ChatEndpoint, chat_body, endpoint_from_environment
-from benchmarks.tools import TOOLS
-from benchmarks.workload import Workload
+from benchmarks.stand.tools import TOOLS
+from benchmarks.stand.workload import Workload
 from loom_tools.registry import ToolRegistry
 
 Message = dict[str, Any]
@@ -26,7 +26,7 @@ class Steps:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._endpoint: ChatEndpoint | None = None
-        self._registry = ToolRegistry.load(modules=["benchmarks.tools"])
+        self._registry = ToolRegistry.load(modules=["benchmarks.stand.tools"])
 
     @activity.defn(name="bench.model")
     async def model(self, model: str, tool: str, messages: list[Message]) -> Message:

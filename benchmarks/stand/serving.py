@@ -1,4 +1,4 @@
-"""The processes beside the driver: ``python -m benchmarks.serving model|loom|loop …``.
+"""The processes beside the driver: ``python -m benchmarks.stand.serving model|loom|loop …``.
 
 Each prints one line when it serves, and ends when its standard input ends, so none outlives the driver.
 """
@@ -35,7 +35,7 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
             task_queue=queue,
             store=store,
             root=Path("/"),
-            tools=["benchmarks.tools"],
+            tools=["benchmarks.stand.tools"],
             ready=READY,
         )
         return
@@ -46,7 +46,7 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
 
     with Store.open(store) as opened:
         client = await Client.connect(address, data_converter=data_converter(opened))
-        runtime = Runtime(opened, ToolRegistry.load(modules=["benchmarks.tools"]), Path("/"))
+        runtime = Runtime(opened, ToolRegistry.load(modules=["benchmarks.stand.tools"]), Path("/"))
         async with make_worker(client, runtime, queue, sandboxed=True):
             print(READY, flush=True)
             await asyncio.Event().wait()
@@ -54,9 +54,9 @@ async def serve_loom(address: str, queue: str, store: str, *, sandboxed: bool) -
 
 async def serve_loop(address: str, queue: str) -> None:
     """Serve the hand-written workflow with a worker as the SDK makes it."""
-    from benchmarks.loop import Steps
-    from benchmarks.loop_workflow import ChainWorkflow, GateWorkflow, LoopWorkflow, MapWorkflow
-    from benchmarks.tools import item, pause
+    from benchmarks.stand.loop import Steps
+    from benchmarks.stand.loop_workflow import ChainWorkflow, GateWorkflow, LoopWorkflow, MapWorkflow
+    from benchmarks.stand.tools import item, pause
 
     steps = Steps(os.environ)
     client = await Client.connect(address)

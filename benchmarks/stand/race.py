@@ -9,7 +9,7 @@ from typing import Protocol
 
 import psutil
 
-from benchmarks.workload import Workload
+from benchmarks.stand.workload import Workload
 
 
 class Racer(Protocol):

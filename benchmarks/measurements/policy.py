@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.report import Table, aim
-from benchmarks.tools import text_of
+from benchmarks.stand.tools import text_of
 from loom_dsl.permissions.decide import Verdict, decide
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.permissions.shell_line import read_line
