@@ -191,9 +191,7 @@ class CallAssembler:
         Raises:
             ValueError: One has arguments and no name, or two are pieces of one.
         """
-        slots = [slot for slot in self._slots if slot.name.strip() or slot.arguments.text.strip() not in ("", "{}")]
-        if any(not slot.name.strip() for slot in slots):
-            raise ValueError("a tool call has arguments and no name")
+        slots = self._named()
         if any(_are_pieces(first, second) for first, second in itertools.pairwise(slots)):
             raise ValueError("the pieces of a tool call cannot be told from calls of their own")
         return tuple(
@@ -206,6 +204,15 @@ class CallAssembler:
             )
             for index, slot in enumerate(slots)
         )
+
+    def _named(self) -> list[_Slot]:
+        """The calls that have a name. Where none has, it is the model's mistake, and the model is told."""
+        named = [slot for slot in self._slots if slot.name.strip()]
+        if not named:
+            return [slot for slot in self._slots if slot.arguments]
+        if any(slot.arguments.text.strip() not in ("", "{}") for slot in self._slots if not slot.name.strip()):
+            raise ValueError("a tool call has arguments and no name")
+        return named
 
     def _take(self, call: object, touched: list[_Slot], *, whole: bool) -> int:
         if not isinstance(call, dict) or not isinstance(call.get("function"), dict | None):
