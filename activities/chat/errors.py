@@ -48,11 +48,10 @@ _is_context = _words(
     r"|超过.{0,8}最大.{0,6}长度|上下文.{0,6}(?:长度|超)"
     r"|输入.{0,4}(?:过长|长度超)|token limit exceeded|prompt exceeds",
 )
-_output_asked = re.compile(
-    r"max_(?:completion_|new_|output_)?tokens\b.{0,60}?(?:too large|must be|valid range|invalid"
-    r"|at most|exceeds the limit"
-    r"|greater than)|(?:invalid|valid range of) `?max_(?:completion_|new_|output_)?tokens|max_tokens: \d+ > ",
-    re.IGNORECASE,
+_output_asked = _words(
+    r"max_(?:completion_|new_|output_)?tokens\b.{0,60}?(?:too large|must be|should be|valid range|invalid|at most"
+    r"|out of range|exceeds the (?:limit|max)|cannot exceed|(?:greater|larger) than)|(?:invalid|range of) `?max_(?:completion_|new_|"
+    r"output_)?tokens|max_tokens: \d+ > |in the messages, \d+ in the completion"
 )
 _is_quota = _words(
     r"insufficient[_ .-]?(?:user[_ ])?(?:quota|balance|credits?|funds?)|billing_(?:hard_limit_reached|not_active)"
@@ -97,6 +96,7 @@ _is_model_fault = _words(r"tool_use_failed|output_parse_failed|json_validate_fai
 _is_rate = _words(
     r"rate[_ -]?limit|too many requests|tokens per minute|requests per|per minute|throttl|resource_exhausted"
 )
+_FINE = (0, "0", 200, "200", "success", "Success", "OK", "ok")
 _AGAIN = {408, 409, 421, 423, 424, 425, 449, 460, 498, 499}
 """Statuses below 500 that pass: a timeout, a conflict, and no room at the moment (498)."""
 _ACCESS = {401, 402, 403, 404, *range(300, 400)}
@@ -204,7 +204,7 @@ def chunk_error(provider: Provider, body: object, *, model: str) -> ModelError:
 
 def _judged(refusal: _Refusal) -> ModelError:
     """Say what a refusal means; the first that it can be, from what a person or a compression can mend to the rest."""
-    for judge in (_too_long, _used_up, _model_fault, _content, _not_again, _passing):
+    for judge in (_too_long, _asked_too_much, _used_up, _model_fault, _content, _not_again, _passing):
         if (error := judge(refusal)) is not None:
             return error
     return _access(refusal)
@@ -232,12 +232,19 @@ def _tells_of_context(refusal: _Refusal) -> bool:
 
 def _asks_for_too_much(message: str) -> bool:
     """Whether it is the asked length of the answer that does not fit, which no compression mends."""
-    if not _output_asked.search(message) or re.search(r"inputs?`? tokens \+", message):
+    if not _output_asked(message) or re.search(r"inputs?`? tokens \+", message):
         return False
-    numbers = [int(found) for found in re.findall(r"\d+", message[:400])]
     window = re.search(r"context length (?:is|of) (\d+)", message)
+    asked = re.search(r"(\d+) in the completion", message) or re.search(r"tokens\D{0,40}(\d+)", message)
     # Where the answer asked for would have room, it is the conversation that grew.
-    return window is None or not numbers or numbers[0] * 2 > int(window[1])
+    return window is None or asked is None or int(asked[1]) * 2 > int(window[1])
+
+
+def _asked_too_much(refusal: _Refusal) -> ModelError | None:
+    if refusal.status not in (400, 422) or not _asks_for_too_much(refusal.said.message):
+        return None
+    told = f"{refusal.provider.host} refuses the request ({refusal.status}): {refusal.text}"
+    return ModelRequestRefused(f"{told}. Lower max_tokens in the agent's parameters.")
 
 
 def _used_up(refusal: _Refusal) -> ModelError | None:
@@ -353,6 +360,8 @@ def _is_complaint(chunk: Mapping[str, Any]) -> bool:
         return True
     if chunk.get("success") is False or chunk.get("ok") is False:
         return True
+    if chunk.get("code") in _FINE or chunk.get("base_resp"):
+        return False  # it says that all is well, be there an answer or not
     said = read_error(chunk)
     if "choices" in chunk and not said.message:
         return False

@@ -150,6 +150,8 @@ def _beside(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _messages(level: Mapping[str, Any]) -> Iterator[str]:
     for name in _MESSAGES:
         value = level.get(name)
+        if isinstance(value, dict) and "role" in value:
+            continue  # a message of a conversation
         if value and not isinstance(value, bool):
             yield value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 

@@ -526,6 +526,13 @@ NO_ANSWERS: list[tuple[str, bytes, type[LoomError], str]] = [
     ("no choices", b'{"choices": []}', ModelProtocolError, "without an answer"),
     ("choices null", b'{"choices": null, "model": "m"}', ModelProtocolError, "without an answer"),
     ("a bare end mark", b"data: [DONE]\n\n", ModelProtocolError, "without an answer"),
+    ("all is well", b'{"code": 0, "msg": "ok", "data": {}}', ModelProtocolError, "without an answer"),
+    (
+        "another protocol",
+        b'{"message": {"role": "assistant", "content": "hi"}, "done": true}',
+        ModelProtocolError,
+        "without an answer",
+    ),
     ("only usage", sse({"choices": [], "usage": OPENAI_USAGE}), ModelProtocolError, "without an answer"),
     ("a chunk without words", sse(piece({"role": "assistant"})), ModelProtocolError, "empty answer"),
     ("only blanks", sse(piece({"content": " \n"})), ModelProtocolError, "empty answer"),
@@ -947,6 +954,15 @@ REFUSALS: list[tuple[int | None, Any, type[LoomError], str]] = [
         error("max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens"),
         ModelRequestRefused,
         "",
+    ),
+    (
+        400,
+        error(
+            "This model's maximum context length is 4096 tokens. However, you requested 8100 tokens (100 in the "
+            "messages, 8000 in the completion). Please reduce the length of the messages or completion."
+        ),
+        ModelRequestRefused,
+        "Lower max_tokens",
     ),
     (498, error("Flex tier capacity exceeded", "capacity_exceeded"), ModelUnavailable, "498"),
     (
