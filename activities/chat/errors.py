@@ -50,8 +50,9 @@ _is_context = _words(
 )
 _output_asked = _words(
     r"max_(?:completion_|new_|output_)?tokens\b.{0,60}?(?:too large|must be|should be|valid range|invalid|at most"
-    r"|out of range|exceeds the (?:limit|max)|cannot exceed|(?:greater|larger) than)|(?:invalid|range of) `?max_(?:completion_|new_|"
-    r"output_)?tokens|max_tokens: \d+ > |in the messages, \d+ in the completion"
+    r"|out of range|exceeds the (?:limit|max)|cannot exceed|(?:greater|larger) than)"
+    r"|(?:invalid|range of) `?max_(?:completion_|new_|output_)?tokens|max_tokens: \d+ > "
+    r"|in the messages, \d+ in the completion"
 )
 _is_quota = _words(
     r"insufficient[_ .-]?(?:user[_ ])?(?:quota|balance|credits?|funds?)|billing_(?:hard_limit_reached|not_active)"

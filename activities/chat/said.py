@@ -46,7 +46,7 @@ _STATUSES = (
 _IN_WORDS = (
     (429, r"rate limit|too many requests|resource.?exhausted|request limit reached"),
     (503, r"overload|unavailable|at capacity"),
-    (401, r"invalid api key|incorrect api key|unauthorized|invalid authentication"),
+    (401, r"invalid api key|incorrect api key|unauthorized|invalid authentication|authentication (?:error|fail)"),
     (404, r"^not found$|no such route|no route|cannot (?:post|get) /"),
 )
 
