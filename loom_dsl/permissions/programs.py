@@ -12,7 +12,15 @@ from functools import lru_cache
 from itertools import pairwise
 
 from loom_dsl.permissions.paths import ANY, PART
-from loom_dsl.permissions.shell_line import INERT_VARIABLE, LOOP_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
+from loom_dsl.permissions.shell_line import (
+    INERT_VARIABLE,
+    LOOP_VARIABLE,
+    MAX_DEPTH,
+    SWITCH,
+    ShellReading,
+    Words,
+    is_told_later,
+)
 
 
 @dataclass(frozen=True)
@@ -232,8 +240,8 @@ def _has_option(options: str, word: str) -> bool:
 
 
 def _leave_out_value(rest: list[str]) -> None:
-    """Leave out the value of an option. A pattern of file names may be more words than that."""
-    if rest and PART in rest.pop(0):
+    """Leave out the value of an option. What only running the line tells may be more words than that, or none."""
+    if rest and is_told_later(rest.pop(0)):
         rest.insert(0, ANY)
 
 
@@ -296,16 +304,26 @@ def _privileged(name: str, words: Words) -> CommandTraits:
     return CommandTraits(f"{name} runs anything with other rights", runs=(tuple(rest),) if rest else ())
 
 
+def _is_opaque(words: Words) -> bool:
+    """Whether a rule for a program allows any code of it, whatever its words are."""
+    traits = traits_of_command(words)
+    return bool(traits.anything) and not traits.named
+
+
 def _env(name: str, words: Words) -> CommandTraits:
-    rest = list(words)
+    """A variable that is only switched on or off may be given to a program of which any code is allowed."""
+    rest, heeding = list(words), list[str]()
     while rest and (rest[0].startswith("-") or "=" in rest[0]):
         word = rest.pop(0)
         variable = word.partition("=")[0]
         if word == "-u":
             _leave_out_value(rest)
         elif word not in ("-i", "--ignore-environment", "--") and not INERT_VARIABLE.fullmatch(variable):
-            return CommandTraits(anything=f"programs may heed what {_shown(word)} says", named=(word,))
-    return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
+            heeding.append(word)
+    runs = (tuple(rest),) if rest else ()
+    if heeding and not (all(map(SWITCH.fullmatch, heeding)) and rest and _is_opaque(tuple(rest))):
+        return CommandTraits(f"programs may heed what {_shown(heeding[0])} says", tuple(heeding), runs)
+    return CommandTraits(runs=runs, passes=bool(runs))
 
 
 def _command(_name: str, words: Words) -> CommandTraits:
