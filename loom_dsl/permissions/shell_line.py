@@ -395,7 +395,7 @@ class _Reader:
             self._fail()
         given = [setting for setting in own if self._is_given(setting, words)]
         if words:
-            self._add(["env", *given, *words] if given else words)
+            self._add(words, given)
 
     def _is_given(self, setting: str, words: list[str]) -> bool:
         """Say whether a setting goes to a program, as by `env`: only what switches something on or off.
@@ -410,14 +410,14 @@ class _Reader:
             raise _UnreadableError(f"it sets {name}, which programs may heed")
         return False
 
-    def _add(self, words: list[str]) -> None:
+    def _add(self, words: list[str], given: list[str]) -> None:
         if not words[0] or is_told_later(words[0]):
             raise _UnreadableError("only running it tells which program it runs")
         if words[0] in _KEYWORDS or "=" in words[0]:
             raise _UnreadableError(f"the program {words[0]!r} is written so that it can be read in two ways")
         if "read" in words and any(map(self._is_known, words)):
             raise _UnreadableError("it reads a variable that a 'for' goes through")
-        self._commands.append(tuple(words))
+        self._commands.append(("env", *given, *words) if given else tuple(words))
         if len(self._commands) > MAX_COMMANDS:
             raise _UnreadableError(f"it holds more than {MAX_COMMANDS} commands")
 

@@ -156,19 +156,22 @@ def shape(words: Words) -> re.Pattern[str]:
     return re.compile("".join("(?:[^\0]*\0)*?" if is_told_later(word) else f"{re.escape(word)}\0" for word in words))
 
 
+def read_commands(line: str) -> list[Words]:
+    """The commands of `a` and `b` that a line is read to run, without the variables that they are given."""
+    programs = [
+        words[next(at for at, word in enumerate(words) if at and "=" not in word) :] if words[0] == "env" else words
+        for words in read_line(line).commands
+    ]
+    return [words for words in programs if words[0] in ("a", "b")]
+
+
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 400), *(pytest.param(seed, 20_000, marks=pytest.mark.nightly) for seed in range(2, 7))]
 )
 def test_bash_runs_the_commands_that_were_read(seed: int, count: int, tmp_path: Path) -> None:
     lines = drawn(Random(seed), count)
     for line, ran in zip(lines, run_by_bash(lines, tmp_path), strict=True):
-        read = [
-            words[next((at for at, word in enumerate(words) if word in ("a", "b")), 0) :]
-            if words[0] == "env"
-            else words
-            for words in read_line(line).commands
-        ]
-        commands = [words for words in read if words[0] in ("a", "b")]
+        commands = read_commands(line)
         shapes = [shape(words) for words in commands]
         assert [words for words in ran if not any(one.fullmatch(words) for one in shapes)] == [], line
         if not STRAIGHT.search(line):
