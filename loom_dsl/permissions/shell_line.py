@@ -129,7 +129,7 @@ _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
 _SIMPLE = re.compile(r"[\w./:@%+,=-]*|~", re.ASCII)
 _ESCAPED = '$`"\\'
 _SIGNS = {
-    "`": "a command substitution (`)",
+    "`": "a command substitution (`, not $(…))",
     "$": "an expansion ($)",
     "(": "a parenthesis where none can stand",
     ")": "a parenthesis where none can stand",

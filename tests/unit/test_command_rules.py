@@ -82,7 +82,7 @@ def test_what_cannot_be_judged_is_asked_and_never_refused_as_if_a_rule_had_cover
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        ("echo `date`", "a command substitution (`)"),
+        ("echo `date`", "a command substitution (`, not $(…))"),
         ("echo ${X@P}", "an expansion ($)"),
         ("echo $(make)", "make can run anything"),
         ("X=$(date)", "it sets X"),
@@ -166,6 +166,8 @@ def test_what_a_line_writes_and_may_run_asks_even_where_the_program_is_allowed()
         (["npm *"], "LD_PRELOAD=./x.so npm test", "ask"),
         (["cat *"], "A_B=1 cat x", "ask"),
         (["pytest *"], "PYTHONPATH=src pytest -q", "allow"),
+        (["timeout *", "xargs *", "rm *"], "xargs timeout -k <<< '5 5 rm x'", "ask"),
+        (["timeout *", "rm *"], "timeout -s KILL$v 5 rm", "ask"),
         (["cat *"], "cd /srv/job/src && cat x", "allow"),
         (["cat *"], "cd /srv/other && cat x", "ask"),
         (["cat src/x"], "cd /srv/job && cat src/x", "ask"),
