@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.chat import fields
 from activities.chat.provider import cost_microusd
 from loom_dsl.agent.context import estimate_tokens
 
@@ -25,12 +26,14 @@ class ToolCall:
         name: The tool's name, as the model wrote it.
         arguments: The arguments' text, as the model wrote it; it need not be JSON.
         index: Its place in the message, from 0.
+        extra: What else the provider said of it, verbatim, as JSON, such as ``extra_content.google.thought_signature``.
     """
 
     id: str
     name: str
     arguments: str
     index: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +53,22 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """A complete answer of a model.
+    """An answer of a model.
 
     Attributes:
         text: The text, a refusal's text included; empty when there is none.
         tool_calls: The calls, in the message's order. Ids may occur twice.
-        finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter`` or the provider's own word.
+        finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter``, or the provider's own word where it
+            means none of these.
         usage: None when the provider told none.
         model: The model that answered, by the provider's name; empty when it was not told.
         request_id: The provider's id of this request, for its support; may be empty.
+        partial: Whether the answer was cut off: more was to come, and its calls cannot be run.
+        reasoning: What the model thought, as far as it can be read; it is no part of `text`.
+        think: What was cut out of the front of the content as reasoning, verbatim and with its tags, for models that
+            think in their text; empty for all others.
+        extra: The fields that the provider added to the message, verbatim, as JSON: ``reasoning_content``,
+            ``reasoning_details`` and the like. ``content`` is among them where it has parts that are no text.
     """
 
     text: str
@@ -67,6 +77,10 @@ class ModelReply:
     usage: Usage | None = None
     model: str = ""
     request_id: str = ""
+    partial: bool = False
+    reasoning: str = ""
+    think: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -75,6 +89,7 @@ class _Slot:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    extra: fields.Merged = field(default_factory=fields.of_call)
 
 
 class ReplyBuilder:
@@ -95,6 +110,8 @@ class ReplyBuilder:
         self._finish = ""
         self._usage: Usage | None = None
         self._model = ""
+        self._extra, self._reasoning = fields.of_message(), list[str]()
+        self._parts: list[Any] = []
 
     @property
     def complete(self) -> bool:
@@ -127,7 +144,11 @@ class ReplyBuilder:
         """Return the answer."""
         calls = tuple(
             ToolCall(
-                id=slot.id or f"call_{index}", name=slot.name, arguments=_whole("".join(slot.arguments)), index=index
+                id=slot.id or f"call_{index}",
+                name=slot.name,
+                arguments=_whole("".join(slot.arguments)),
+                index=index,
+                extra=slot.extra.fields(),
             )
             for index, slot in enumerate(self._slots)
         )
@@ -138,7 +159,15 @@ class ReplyBuilder:
             usage=self._usage,
             model=self._model,
             request_id=request_id,
+            partial=self._finish == "length",
+            reasoning=_whole("".join(self._reasoning)),
+            extra=self._fields(),
         )
+
+    def _fields(self) -> dict[str, Any]:
+        typed = any(isinstance(part, dict) and part.get("type", "text") != "text" for part in self._parts)
+        parts = fields.parts_merged([], self._parts) if typed else []
+        return {**self._extra.fields(), **({"content": fields.written(parts)} if parts else {})}
 
     def _delta(self, delta: object) -> str:
         if not isinstance(delta, dict):
@@ -147,12 +176,21 @@ class ReplyBuilder:
         if text:
             self._text.append(text)
             self._grow(text)
+        self._aside(delta)
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
             raise ValueError("`tool_calls` is not a list")
         for call in calls:
             self._call(call)
         return text
+
+    def _aside(self, delta: Mapping[str, Any]) -> None:
+        """Take what is no part of the text."""
+        self._size += self._extra.add(delta)
+        self._reasoning.append(reasoning := fields.reasoning_of(delta))
+        if isinstance(content := delta.get("content"), list):
+            self._parts += content
+        self._grow(reasoning)
 
     def _call(self, call: object) -> None:
         function = call.get("function") if isinstance(call, dict) else None
@@ -165,6 +203,7 @@ class ReplyBuilder:
         # Most providers send the name once, some with every piece, and some in pieces.
         if name and name != slot.name:
             slot.name += name
+        self._size += slot.extra.add(call)
         arguments = function.get("arguments")
         if isinstance(arguments, dict | list):
             arguments = json.dumps(arguments, ensure_ascii=False)
@@ -211,8 +250,13 @@ def _content(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+        return "".join(str(part.get("text") or "") for part in content if _is_text(part))
     return ""
+
+
+def _is_text(part: object) -> bool:
+    """Whether a part of a content is text for the reader: no reasoning, picture or reference."""
+    return isinstance(part, dict) and part.get("type") in (None, "text", "output_text", "refusal")
 
 
 def _usage(usage: object) -> Usage | None:
