@@ -45,6 +45,7 @@ def chat_body(
     model: str,
     tools_json: str | None,
     parameters: Mapping[str, Any],
+    stream_options: bool = True,
 ) -> bytes:
     """Write the body of a streamed chat request.
 
@@ -57,6 +58,7 @@ def chat_body(
         tools_json: The JSON list of the tools' specifications; None or ``[]`` for none.
         parameters: What else the request holds, such as ``temperature``. `tool_choice` and
             `parallel_tool_calls` are left out when there are no tools, as the API refuses them then.
+        stream_options: Whether the usage is asked for by the field of this name, which some providers refuse.
 
     Raises:
         ConfigurationError: A parameter is Loom's own to set, or is not JSON.
@@ -66,7 +68,8 @@ def chat_body(
         raise ConfigurationError(f"The model parameter `{taken[0]}` is set by Loom. Remove it from `parameters:`.")
     tools = tools_json if tools_json and tools_json.strip() != "[]" else None
     fields = {name: parameters[name] for name in sorted(parameters) if tools or name not in _NEEDS_TOOLS}
-    head = {"model": model, "stream": True, "stream_options": {"include_usage": True}, **fields}
+    usage = {"stream_options": {"include_usage": True}} if stream_options else {}
+    head = {"model": model, "stream": True, **usage, **fields}
     try:
         start = json.dumps(head, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
