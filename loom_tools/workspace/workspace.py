@@ -29,7 +29,6 @@ from loom_tools.workspace.protected import (
 )
 from loom_tools.workspace.replace import Expected, replacing
 
-
 MAX_PATH = 4_095
 """Bytes of a path: no longer one can be opened by its name. Deeper places are passed over in walks."""
 
