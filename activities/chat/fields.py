@@ -10,6 +10,7 @@ from typing import Any
 
 _WHOLE = re.compile(r"type|id|index|format|role|name|object|status|model|.*signature|.*_id|.*_at")
 """Names of strings that are not said in pieces."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _OWN = {"role", "content", "refusal", "tool_calls", "function_call"}
 """Fields of a message that an answer has in a place of its own."""
 
@@ -134,10 +135,22 @@ def _place(into: list[Any], entry: Any, *, neighbours: bool) -> dict[str, Any] |
 def written(value: Any) -> Any:
     """Return merged fields as JSON."""
     if isinstance(value, _Text):
-        return "".join(value.pieces)
+        return whole("".join(value.pieces))
+    if isinstance(value, str):
+        return whole(value)
     if isinstance(value, dict):
         return {key: written(each) for key, each in value.items()}
     return [written(each) for each in value] if isinstance(value, list) else value
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair in it."""
+    return not _SURROGATE.search(text)
+
+
+def whole(text: str) -> str:
+    """Return a text with its surrogate pairs joined; a half that stays alone is replaced, since it has no UTF-8."""
+    return text if is_whole(text) else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _size(value: Any) -> int:

@@ -1,135 +1,93 @@
-"""Reasoning that a model writes into its text, between ``<think>`` and ``</think>``, taken apart while it streams.
+"""Reasoning that models write into their text, between ``<think>`` and ``</think>``.
 
-Many servers of open models do not take it out. It is neither part of the answer nor of the result.
+Only models that are known for it are read so: in the text of all others the tag is a text like any other.
 """
 
 import re
-from collections.abc import Awaitable, Mapping
-from dataclasses import replace
 
-from activities.chat.client import OnText
-from activities.chat.provider import Named
-from activities.chat.reply import ModelReply
-from activities.chat.send_back import switch, variable
-
-OPEN, CLOSE = "<think>", "</think>"
-_THINKERS = re.compile(
-    r"deepseek[-_/]?r1|deepseek-reasoner|(?:^|[^a-z0-9])r1(?:$|[^a-z0-9])|qwq|qwen[-_ ]?3|magistral"
-    r"|glm[-_]?(?:4[.][5-9]|5|z1)|minimax[-_]?m\d|kimi[-_]k\d.*think|exaone[-_]deep|phi[-_]?4.*reasoning|nemotron|smollm3|cogito|hunyuan"
-    r"|openthinker|marco-o1|skywork-o1|reka-flash-3|seed-oss|thinking|reasoner",
+_MODELS = re.compile(
+    r"deepseek.*(?:r1|reason|v3\.[1-9])|\br1\b|qwq|qwen-?3|qwen.*think|minimax-?m|glm-?(?:4\.[1-9]|[5-9]|z1)|magistral"
+    r"|thinking|reasoner|reasoning|nemotron|exaone|hunyuan|skywork|marco-o1|smollm3|cogito|olmo.*think|ernie.*(?:x1|think)"
+    r"|step-?[3-9]|mimo|hermes-?4|seed-oss|openthinker|s1\.1|lfm.*think|kimi.*think|ring-",
     re.IGNORECASE,
 )
+_OPEN, _CLOSE = "<think>", "</think>"
 
 
-def writes_thoughts(place: Named, env: Mapping[str, str]) -> bool:
-    """Whether a model is known to begin its text with its reasoning; ``NAME_THINK_TAGS`` is ``on`` or ``off``.
+def thinks_in_text(model: str) -> bool:
+    """Whether a model, by its name at the provider, is known to write its reasoning into its text."""
+    return bool(_MODELS.search(model))
+
+
+class ThinkReader:
+    """Takes the reasoning out of the front of a text that comes in pieces.
 
     Args:
-        place: Where the model is.
-        env: The environment variables.
-
-    Raises:
-        ConfigurationError: The variable is something else.
-    """
-    told = switch(env, variable(place, "THINK_TAGS"))
-    return bool(_THINKERS.search(place.model)) if told is None else told
-
-
-class ThoughtReader:
-    """Divides a text that comes in pieces into reasoning and answer.
-
-    Only reasoning at the text's beginning is taken for it: what an answer says of the tags later is its own.
+        active: Whether there may be any; otherwise every piece is text.
     """
 
-    def __init__(self) -> None:
-        self.thoughts: list[str] = []
-        """The reasoning so far, in pieces."""
+    def __init__(self, *, active: bool) -> None:
         self._held = ""
-        self._state = "begin"
+        self._state = "front" if active else "text"
+        self._pieces: list[str] = []
+
+    @property
+    def cut_out(self) -> str:
+        """What was taken out so far, with its tags."""
+        return "".join(self._pieces)
+
+    @property
+    def reasoning(self) -> str:
+        """What was thought so far."""
+        return self.cut_out.strip().removeprefix(_OPEN).removesuffix(_CLOSE).strip()
 
     def feed(self, text: str) -> str:
-        """Take a piece of text, and return what of it belongs to the answer."""
-        if self._state == "answer":
+        """Take a piece, and return what of it is text."""
+        if self._state == "text" or not text:
             return text
         self._held += text
-        if self._state == "begin":
-            self._begin()
-        if self._state == "thinking":
+        if self._state == "front":
+            front = self._held.lstrip()
+            if not front.startswith(_OPEN):
+                if _OPEN.startswith(front):
+                    return ""
+                self._state = "text"
+                return self._let_go()
+            self._state = "thought"
+        if self._state == "thought":
             self._think()
         if self._state == "after":
-            self._after()
-        if self._state != "answer":
-            return ""
-        held, self._held = self._held, ""
-        return held
+            if not self._held.strip():
+                return ""
+            blank = len(self._held) - len(self._held.lstrip())
+            self._pieces.append(self._held[:blank])
+            self._held, self._state = self._held[blank:], "text"
+            return self._let_go()
+        return ""
 
-    def rest(self) -> str:
-        """Return what was held back, at the text's end: a beginning that was no tag. Open reasoning stays reasoning."""
-        held, self._held = self._held, ""
-        if self._state == "thinking":
-            self.thoughts.append(held)
-        said = held if self._state == "begin" else ""
-        self._state = "answer"
-        return said
-
-    def _begin(self) -> None:
-        start = self._held.lstrip()
-        if start.startswith(OPEN):
-            self._held, self._state = start[len(OPEN) :], "thinking"
-        elif not OPEN.startswith(start):
-            self._state = "answer"
+    def finish(self, *, cut: bool) -> str:
+        """Return what is text at the end: all of it, where a thought was never closed though the answer is whole."""
+        if self._state == "thought" and not cut:
+            text = (self.cut_out + self._held).lstrip().removeprefix(_OPEN).lstrip()
+            self._pieces, self._held, self._state = [], "", "text"
+            return text
+        if self._state in ("thought", "after"):
+            self._pieces.append(self._let_go())
+        return self._let_go()
 
     def _think(self) -> None:
-        thought, closed, rest = self._held.partition(CLOSE)
-        if closed:
-            self.thoughts.append(thought)
-            self._held, self._state = rest, "after"
+        end = self._held.find(_CLOSE)
+        if end >= 0:
+            end += len(_CLOSE)
+            self._pieces.append(self._held[:end])
+            self._held, self._state = self._held[end:], "after"
             return
-        keep = next((n for n in range(len(CLOSE) - 1, 0, -1) if thought.endswith(CLOSE[:n])), 0)
-        self.thoughts.append(thought[: len(thought) - keep])
-        self._held = thought[len(thought) - keep :]
+        # Half a closing tag waits for its other half.
+        keep = next((n for n in range(len(_CLOSE) - 1, 0, -1) if self._held.endswith(_CLOSE[:n])), 0)
+        at = len(self._held) - keep
+        self._pieces.append(self._held[:at])
+        self._held = self._held[at:]
 
-    def _after(self) -> None:
-        self._held = self._held.lstrip()
-        if self._held:
-            self._state = "answer"
-
-
-def divided(text: str) -> tuple[str, str]:
-    """Divide a whole text into its reasoning and its answer.
-
-    Where the opening tag stood in the request's template, the text has the closing one only.
-    """
-    reader = ThoughtReader()
-    said = reader.feed(text) + reader.rest()
-    if reader.thoughts:
-        return "".join(reader.thoughts).strip(), said
-    thought, closed, rest = said.partition(CLOSE)
-    if not closed or OPEN in thought:
-        return "", said
-    return thought.strip(), rest.lstrip()
-
-
-class WithoutThoughts:
-    """Takes the text of a model's answer as it comes, passes on what is answer, and divides the whole at its end.
-
-    Args:
-        on_text: Called with each piece of the answer. What it raises ends the call.
-    """
-
-    def __init__(self, on_text: OnText) -> None:
-        self._on_text, self._reader = on_text, ThoughtReader()
-
-    def add(self, text: str) -> Awaitable[None] | None:
-        """Take a piece of text."""
-        said = self._reader.feed(text)
-        return self._on_text(said) if said else None
-
-    async def reply(self, reply: ModelReply) -> ModelReply:
-        """Pass on what was held back, and give the whole answer without its reasoning."""
-        if (said := self._reader.rest()) and (pending := self._on_text(said)) is not None:
-            await pending
-        thought, text = divided(reply.text)
-        if not thought:
-            return replace(reply, text=text)
-        return replace(reply, text=text, reasoning="\n\n".join(filter(None, (reply.reasoning, thought))))
+    def _let_go(self) -> str:
+        held, self._held = self._held, ""
+        return held
