@@ -226,7 +226,7 @@ def _tells_of_context(refusal: _Refusal) -> bool:
 
 def _asks_for_too_much(message: str) -> bool:
     """Whether it is the asked length of the answer that does not fit, which no compression mends."""
-    if not _output_asked.search(message):
+    if not _output_asked.search(message) or re.search(r"inputs?`? tokens \+", message):
         return False
     numbers = [int(found) for found in re.findall(r"\d+", message[:400])]
     window = re.search(r"context length (?:is|of) (\d+)", message)
