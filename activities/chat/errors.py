@@ -65,7 +65,7 @@ _is_quota = _words(
     r"|quota (?:is |has been )?(?:exhausted|used up|depleted)|quota[_ ]exhausted|arrearage|overdue|in arrears"
     r"|freetieronly|free (?:tier|quota|trial).{0,40}(?:exhausted|used up|expired|ended)"
     r"|budget[_ ](?:has been )?exceeded"
-    r"|key limit exceeded|payment[_ ]required|check your (?:plan and )?billing"
+    r"|(?:enable|requires?) billing|key limit exceeded|payment[_ ]required|check your (?:plan and )?billing"
     r"|account is not active|top[- ]?up|recharge"
     r"|not_enough_balance|perday|usage[_ ]limit[_ ](?:reached|exceeded)|余额不足|欠费|额度|充值|资源包"
 )
@@ -140,7 +140,9 @@ class _Refusal:
     model: str
     said: Said
     is_told: bool = True
-    """Whether the status is the provider's own, and not guessed."""
+    """Whether the provider told the status, be it in words."""
+    is_http: bool = True
+    """Whether it is the status of the HTTP answer."""
 
     @property
     def text(self) -> str:
@@ -148,7 +150,10 @@ class _Refusal:
 
     @property
     def told(self) -> str:
-        return f"{self.provider.host} answered {self.status}: {self.text}"
+        host = self.provider.host
+        if self.is_http:
+            return f"{host} answered {self.status}: {self.text}"
+        return f"{host} answered with an error{f' ({self.status})' if self.is_told else ''}: {self.text}"
 
     @property
     def wait(self) -> float | None:
@@ -192,6 +197,7 @@ def chunk_error(provider: Provider, body: object, *, model: str) -> ModelError:
             model=model,
             said=said,
             is_told=status is not None,
+            is_http=False,
         )
     )
 
@@ -293,7 +299,7 @@ def _access(refusal: _Refusal) -> ModelError:
     if 300 <= status < 400:
         target = refusal.provider.masked(refusal.headers.get("location", "another address"))
         return ModelAccessRefused(f"{host} redirects to {target}. Set {url_name} to the final address.")
-    if status == 404 or (status in (400, 403, 422) and _is_model(said.all)):
+    if status == 404 or (status in (400, 403, 422) and _is_model(f"{said.codes} {said.message}")):
         return ModelAccessRefused(
             f"{refusal.provider.url} answered {status} for the model {refusal.model!r}: {refusal.text}. Check the "
             f"model's name, and that {url_name} is the API's base address (most end in /v1)."

@@ -44,7 +44,7 @@ _STATUSES = (
     (400, r"invalid|bad_?request|precondition|out_of_range|unprocessable|validation|context_length|content_filter"),
 )
 _IN_WORDS = (
-    (429, r"rate limit|too many requests|resource.?exhausted"),
+    (429, r"rate limit|too many requests|resource.?exhausted|request limit reached"),
     (503, r"overload|unavailable|at capacity"),
     (401, r"invalid api key|incorrect api key|unauthorized|invalid authentication"),
     (404, r"^not found$|no such route|no route|cannot (?:post|get) /"),
