@@ -155,6 +155,7 @@ class ChatEndpoint:
         on_text: OnText,
         timeouts: Timeouts = _DEFAULT,
         headers: Mapping[str, str] | None = None,
+        thinks: bool | None = None,
     ) -> ModelReply:
         """Ask the model, and return its answer when it is complete.
 
@@ -163,6 +164,7 @@ class ChatEndpoint:
             on_text: Called with the text of each read, in order. What it raises ends the call.
             timeouts: How long to wait.
             headers: More headers for this request.
+            thinks: Whether the model writes its reasoning into its text; None: as its name says.
 
         Raises:
             ModelRateLimit: The provider asks to slow down.
@@ -173,7 +175,7 @@ class ChatEndpoint:
         """
         clock = Clock(self.provider.host, timeouts)
         response = await self._open(body, clock, timeouts, headers or {})
-        builder = ReplyBuilder(self._limit, model=model_of(body), tools=partial(tools_of, body))
+        builder = ReplyBuilder(self._limit, model=model_of(body), tools=partial(tools_of, body), thinks=thinks)
         answer = AnswerStream(_read(response, self.provider), clock, self.provider, 2 * self._limit + 65536)
         try:
             while (batch := await self._next(answer, builder)) is not None:

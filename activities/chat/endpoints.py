@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from activities.chat.client import ChatEndpoint, OnText, chat_body, endpoint_from_environment
 from activities.chat.provider import Named, named
@@ -15,12 +15,13 @@ from activities.chat.send_back import (
     send_back,
     variable,
     without_fields,
+    writes_thoughts,
 )
 from activities.chat.stream import Timeouts
-from activities.chat.thinking import WithoutThoughts, writes_thoughts
 from loom_dsl.agent.provider_fields import SendBack
 from loom_dsl.errors import ConfigurationError, ModelAccessRefused, ModelRequestRefused
 
+Told = TypeVar("Told")
 _LOG = logging.getLogger(__name__)
 
 
@@ -70,12 +71,12 @@ class Endpoints:
         """
         endpoint, _ = self._of(model)
         headers = {"x-loom-run": job}
-        reader = WithoutThoughts(on_text) if self._read(writes_thoughts, model) else None
-        add = reader.add if reader else on_text
+        thinks = self._read(writes_thoughts, model)
         while True:
             try:
-                reply = await endpoint.stream(body, on_text=add, timeouts=self._timeouts, headers=headers)
-                return await reader.reply(reply) if reader else reply
+                return await endpoint.stream(
+                    body, on_text=on_text, timeouts=self._timeouts, headers=headers, thinks=thinks
+                )
             except ModelRequestRefused as error:
                 refused = refused_fields(body, error.message)
                 if not refused:
@@ -89,7 +90,7 @@ class Endpoints:
         for endpoint, _ in made.values():
             await endpoint.aclose()
 
-    def _read(self, switch: Callable[[Named, Mapping[str, str]], bool], model: str) -> bool:
+    def _read(self, switch: Callable[[Named, Mapping[str, str]], Told], model: str) -> Told:
         try:
             return switch(named(model, self._environment), self._environment)
         except ConfigurationError as error:

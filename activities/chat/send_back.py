@@ -94,6 +94,18 @@ def asks_for_usage(place: Named, env: Mapping[str, str]) -> bool:
     return _rule(place).stream_options if told is None else told
 
 
+def writes_thoughts(place: Named, env: Mapping[str, str]) -> bool | None:
+    """Whether a provider's models write their reasoning into their text; ``NAME_THINK_TAGS`` is ``on`` or ``off``.
+
+    Returns:
+        None: nothing is said, so that a model's name tells.
+
+    Raises:
+        ConfigurationError: The variable is something else.
+    """
+    return switch(env, variable(place, "THINK_TAGS"))
+
+
 def switch(env: Mapping[str, str], name: str) -> bool | None:
     """Read a variable that is ``on`` or ``off``; None where it is not set.
 
