@@ -54,7 +54,7 @@ class SecretScanner:
         """Load the rules, or wait for who does."""
         with self._loading:
             if self._scanner is None:
-                from kingfisher_sdk import Rules, Scanner  # noqa: PLC0415 - see above
+                from kingfisher_sdk import Rules, Scanner
 
                 self._scanner = Scanner(Rules([_RULES], cache_dir=_cache_dir()))
             return self._scanner
@@ -70,7 +70,9 @@ class SecretScanner:
                 # Places are those of bytes.
                 first = start if len(data) == len(text) else len(data[:start].decode("utf-8", "replace"))
                 length = end - start if len(data) == len(text) else len(data[start:end].decode("utf-8", "replace"))
-                yield Found(first, first + length, _kind(finding.rule_id), 0 if finding.rule_id.startswith(_OURS) else 1)
+                yield Found(
+                    first, first + length, _kind(finding.rule_id), 0 if finding.rule_id.startswith(_OURS) else 1
+                )
 
 
 def _readable(text: str) -> bytes:

@@ -85,7 +85,7 @@ def secret_values(text: str) -> Iterator[tuple[int, int]]:
         if at > len(begun) and plain[at - len(begun) - 1] == "/":  # a path
             continue
         name = begun + plain[at:end]
-        found = _beside(plain, end, name) if is_telling(name) or is_telling(name.lower()) else None
+        found = _beside(plain, end, name) if is_telling(name) else None
         if found is not None and is_secret(found):
             done = _value_end(plain, found)
             yield found.start, done
@@ -135,7 +135,9 @@ def _beside(text: str, end: int, name: str) -> NamedValue | None:
 _SECRET_KIND = re.compile(r"(?im:^[ \t]*[\"']?kind[\"']?:[ \t]*[\"']?secret[\"']?[ \t]*$)")
 _NEXT_DOCUMENT = re.compile(r"(?m:^---)")
 _DATA = re.compile(r"(?m:^([ \t]*)(?:string)?[dD]ata:[ \t]*\r?\n((?:\1[ \t]+[^\n]*\n?)+))")
-_ENTRY = re.compile(r"(?m:^[ \t]+[\"']?[\w./-]+[\"']?:[ \t]*(?:[|>][+-]?[ \t]*\r?\n[ \t]+)?[\"']?([A-Za-z0-9+/]{10,}={0,2})[\"']?[ \t]*$)")
+_ENTRY = re.compile(
+    r"(?m:^[ \t]+[\"']?[\w./-]+[\"']?:[ \t]*(?:[|>][+-]?[ \t]*\r?\n[ \t]+)?[\"']?([A-Za-z0-9+/]{10,}={0,2})[\"']?[ \t]*$)"
+)
 
 
 def kubernetes_values(text: str) -> Iterator[tuple[int, int]]:
@@ -152,26 +154,169 @@ def kubernetes_values(text: str) -> Iterator[tuple[int, int]]:
 # Which names tell.
 
 
+_ODD_CASE = re.compile(r"[A-Z][a-z][A-Z]{3}")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _STRONG = ("password", "passwd", "passwort", "passphrase", "pwd")
-_TELLING = (*_STRONG, "secret", "secrets", "token", "credential", "credentials", "creds", "apikey", "secretkey")
+_TELLING: tuple[str, ...] = (
+    *_STRONG,
+    "secret",
+    "secrets",
+    "token",
+    "credential",
+    "credentials",
+    "creds",
+    "apikey",
+    "secretkey",
+)
 _TELLING += ("accesskey", "privatekey", "authkey", "signingkey", "encryptionkey")
 _KEYS = frozenset(
-    "api access secret private signing signature encryption shared storage account master auth client app license "
-    "licence service admin user session jwt hmac webhook deploy ssh pgp gpg aes rsa".split()
+    [
+        "api",
+        "access",
+        "secret",
+        "private",
+        "signing",
+        "signature",
+        "encryption",
+        "shared",
+        "storage",
+        "account",
+        "master",
+        "auth",
+        "client",
+        "app",
+        "license",
+        "licence",
+        "service",
+        "admin",
+        "user",
+        "session",
+        "jwt",
+        "hmac",
+        "webhook",
+        "deploy",
+        "ssh",
+        "pgp",
+        "gpg",
+        "aes",
+        "rsa",
+    ]
 )
 _HARMLESS_KEYS = frozenset(
-    "primary foreign public pub natural schema sequence bucket cache sort partition row index idx hash range object s "
-    "idempotency dedup lookup hot group map dict json data search unique composite surrogate host issuer on up down "
-    "column field event routing order metric message turn item node job tag label".split()
+    [
+        "primary",
+        "foreign",
+        "public",
+        "pub",
+        "natural",
+        "schema",
+        "sequence",
+        "bucket",
+        "cache",
+        "sort",
+        "partition",
+        "row",
+        "index",
+        "idx",
+        "hash",
+        "range",
+        "object",
+        "s",
+        "idempotency",
+        "dedup",
+        "lookup",
+        "hot",
+        "group",
+        "map",
+        "dict",
+        "json",
+        "data",
+        "search",
+        "unique",
+        "composite",
+        "surrogate",
+        "host",
+        "issuer",
+        "on",
+        "up",
+        "down",
+        "column",
+        "field",
+        "event",
+        "routing",
+        "order",
+        "metric",
+        "message",
+        "turn",
+        "item",
+        "node",
+        "job",
+        "tag",
+        "label",
+    ]
 )
 _HARMLESS_TOKENS = frozenset(
-    "next page continuation cursor total max min pad eos bos unk sep cls mask csrf xsrf authenticity antiforgery public cancellation cancel stop "
-    "start end special num first last prompt completion input output".split()
+    [
+        "next",
+        "page",
+        "continuation",
+        "cursor",
+        "total",
+        "max",
+        "min",
+        "pad",
+        "eos",
+        "bos",
+        "unk",
+        "sep",
+        "cls",
+        "mask",
+        "csrf",
+        "xsrf",
+        "authenticity",
+        "antiforgery",
+        "public",
+        "cancellation",
+        "cancel",
+        "stop",
+        "start",
+        "end",
+        "special",
+        "num",
+        "first",
+        "last",
+        "prompt",
+        "completion",
+        "input",
+        "output",
+    ]
 )
 _QUALIFIERS = frozenset(
-    "string str value val text raw plain prod production dev development test staging live new old default env key "
-    "base64 b64 base b".split()
+    [
+        "string",
+        "str",
+        "value",
+        "val",
+        "text",
+        "raw",
+        "plain",
+        "prod",
+        "production",
+        "dev",
+        "development",
+        "test",
+        "staging",
+        "live",
+        "new",
+        "old",
+        "default",
+        "env",
+        "key",
+        "base64",
+        "b64",
+        "base",
+        "b",
+    ]
 )
 
 
@@ -183,7 +328,7 @@ def is_telling(name: str) -> bool:
 
 def _told_by(name: str) -> str:
     """Give the word that tells, `key` and `auth` for those that tell only of what looks like a secret."""
-    words = [word.lower() for word in _PARTS.findall(name)]
+    words = [word.lower() for word in _PARTS.findall(name.lower() if _ODD_CASE.search(name) else name)]
     last = _last_telling(words)
     if not words or last < 0:
         return ""
@@ -229,9 +374,10 @@ _REFERENCE = re.compile(
     r"|[A-Za-z][A-Za-z0-9+.-]{1,15}://[^@]*\Z"
 )
 _PLACEHOLDER = re.compile(
-    r"(?i:(.)\1{5}|your[_ -]?|[_-]here\b|(?:abcdef|bcdefg|cdefgh|uvwxyz)[a-z]|1234567|<[a-z]|\.\.\.|(?<![a-z])example|dummy|sample|placeholder)"
+    r"(?i:(.)\1{5}|your[_ -]?|[_-]here\b|(?:abcdef|bcdefg|cdefgh|uvwxyz)[a-z]|1234567|<[a-z]|\.\.\."
+    r"|(?<![a-z])example|dummy|sample|placeholder)"
 )
-"""What people write where a secret is to be put. (The alphabet in order, or a letter over and over, comes of no lot.)"""
+"""What people write where a secret is to be put. (No lot gives the alphabet in order, or one letter over and over.)"""
 _PROSE = re.compile(r"[A-Za-z_]+(?:[. -][A-Za-z_]+)*")
 _VARIABLE = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 """The name of an environment's variable, which is no secret itself."""

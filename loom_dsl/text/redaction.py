@@ -223,13 +223,18 @@ MASK = re.compile(r"(\$\{secret:[A-Za-z0-9_.-]{1,64}\}|\[redacted:[a-z0-9-]{1,40
 Masked = NewType("Masked", str)
 """A text in which no secret is left that can be found: what events, messages, failures and logs are made of.
 
-Only what masks makes one: `mask_known` here, `loom_tools.masking.redact`, and what keeps it so, such as cutting it.
+Only what masks makes one: `loom_tools.masking.redact`, what a store is given to mask with, and what keeps it so.
 """
 
 
 def mask_known(text: str, known: Mapping[str, str]) -> str:
     """Mask known values only: for text that must stay as it is otherwise, such as the arguments of a call."""
     return _mask_known(text, known)
+
+
+def cut(text: Masked, limit: int) -> Masked:
+    """Give the beginning of a masked text. A mask at the cut may lose its end; nothing is shown by that."""
+    return Masked(text[:limit])
 
 
 class MaskedStream:
