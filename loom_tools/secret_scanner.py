@@ -4,6 +4,7 @@ The library is imported here and nowhere else, and when it is first needed: its 
 a machine, and a third of a second from its cache after that.
 """
 
+import codecs
 import os
 import re
 import threading
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _RULES = Path(__file__).with_name("secret_rules.yml")
 _OURS = "loom."
 _SHORTEST_KEY = 16
-_SURROGATE = re.compile("[\ud800-\udfff\ufeff\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ONE_LETTER = re.compile(r"(.)\1{7}")
 _NOT_IN_A_KIND = re.compile(r"[^a-z0-9]+")
 
@@ -76,10 +77,12 @@ class SecretScanner:
 
 
 def _readable(text: str) -> bytes:
-    """The text as bytes that the library takes for UTF-8, a byte order mark or not; places stay as they are."""
-    if not text.isascii():
-        text = _SURROGATE.sub("\ufffd", text)
-    return text.replace("\0", " ").encode()
+    """The text as bytes that the library takes for UTF-8, whatever they begin with; places stay as they are."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = _SURROGATE.sub("\ufffd", text).encode()  # as many bytes each
+    return (b"   " + data[3:] if data.startswith(codecs.BOM_UTF8) else data).replace(b"\0", b" ")
 
 
 def _is_meant(rule: str, value: bytes) -> bool:

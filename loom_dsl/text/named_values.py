@@ -1,7 +1,7 @@
 """Values beside names that say that they are secret: assignments, configuration, headers, command lines, markup.
 
-No pattern runs over a whole text: a few words are looked for, which is quick, and what stands around each is read. Every
-pattern takes linear time, because the text comes from tools and models.
+No pattern runs over a whole text: a few words are looked for, which is quick, and what stands around each is read.
+Every pattern takes linear time, because the text comes from tools and models.
 """
 
 import math
@@ -136,7 +136,8 @@ _SECRET_KIND = re.compile(r"(?im:^[ \t]*[\"']?kind[\"']?:[ \t]*[\"']?secret[\"']
 _NEXT_DOCUMENT = re.compile(r"(?m:^---)")
 _DATA = re.compile(r"(?m:^([ \t]*)(?:string)?[dD]ata:[ \t]*\r?\n((?:\1[ \t]+[^\n]*\n?)+))")
 _ENTRY = re.compile(
-    r"(?m:^[ \t]+[\"']?[\w./-]+[\"']?:[ \t]*(?:[|>][+-]?[ \t]*\r?\n[ \t]+)?[\"']?([A-Za-z0-9+/]{10,}={0,2})[\"']?[ \t]*$)"
+    r"(?m:^[ \t]+[\"']?[\w./-]+[\"']?:[ \t]*(?:[|>][+-]?[ \t]*\r?\n[ \t]+)?"
+    r"[\"']?([A-Za-z0-9+/]{10,}={0,2})[\"']?[ \t]*$)"
 )
 
 
@@ -291,6 +292,8 @@ _HARMLESS_TOKENS = frozenset(
         "output",
     ]
 )
+_MADE_UP = frozenset("fake dummy mock example sample placeholder invalid bogus non redacted masked".split())
+"""A name with such a word says that its value is none that opens anything."""
 _QUALIFIERS = frozenset(
     [
         "string",
@@ -330,7 +333,7 @@ def _told_by(name: str) -> str:
     """Give the word that tells, `key` and `auth` for those that tell only of what looks like a secret."""
     words = [word.lower() for word in _PARTS.findall(name.lower() if _ODD_CASE.search(name) else name)]
     last = _last_telling(words)
-    if not words or last < 0:
+    if last < 0 or not _MADE_UP.isdisjoint(words):
         return ""
     word, before = words[last], words[last - 1] if last else ""
     if not word.endswith(_TELLING) and (before + word).endswith(_TELLING):
@@ -402,7 +405,7 @@ def is_secret(found: NamedValue) -> bool:
         return len(value) >= 4 and (not words or plain or found.shell)
     if words and (_VARIABLE.fullmatch(value) or ("." in value and not found.quoted)):
         return False
-    return len(value) >= 8 and entropy(value) >= (3.5 if words else 2.5)
+    return len(value) >= (8 if found.quoted else 10) and entropy(value) >= (3.5 if words else 2.5)
 
 
 def is_placeholder(value: str) -> bool:
