@@ -82,7 +82,8 @@ def _readable(text: str) -> bytes:
         data = text.encode()
     except UnicodeEncodeError:
         data = _SURROGATE.sub("\ufffd", text).encode()  # as many bytes each
-    return (b"   " + data[3:] if data.startswith(codecs.BOM_UTF8) else data).replace(b"\0", b" ")
+    data = "\u200b".encode() + data[3:] if data.startswith(codecs.BOM_UTF8) else data
+    return data.replace(b"\0", b" ")
 
 
 def _is_meant(rule: str, value: bytes) -> bool:

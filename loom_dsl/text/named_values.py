@@ -158,168 +158,34 @@ def kubernetes_values(text: str) -> Iterator[tuple[int, int]]:
 _ODD_CASE = re.compile(r"[A-Z][a-z][A-Z]{3}")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _STRONG = ("password", "passwd", "passwort", "passphrase", "pwd")
-_TELLING: tuple[str, ...] = (
-    *_STRONG,
-    "secret",
-    "secrets",
-    "token",
-    "credential",
-    "credentials",
-    "creds",
-    "apikey",
-    "secretkey",
-)
+_TELLING: tuple[str, ...] = (*_STRONG, "secret", "token", "credential", "credentials", "creds", "apikey", "secretkey")
 _TELLING += ("accesskey", "privatekey", "authkey", "signingkey", "encryptionkey")
-_KEYS = frozenset(
-    [
-        "api",
-        "access",
-        "secret",
-        "private",
-        "signing",
-        "signature",
-        "encryption",
-        "shared",
-        "storage",
-        "account",
-        "master",
-        "auth",
-        "client",
-        "app",
-        "license",
-        "licence",
-        "service",
-        "admin",
-        "user",
-        "session",
-        "jwt",
-        "hmac",
-        "webhook",
-        "deploy",
-        "ssh",
-        "pgp",
-        "gpg",
-        "aes",
-        "rsa",
-    ]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_KEYS = _words(
+    "api access secret private signing signature encryption shared storage account master auth client app "
+    "license licence service admin user session jwt hmac webhook deploy ssh pgp gpg aes rsa"
 )
-_HARMLESS_KEYS = frozenset(
-    [
-        "primary",
-        "foreign",
-        "public",
-        "pub",
-        "natural",
-        "schema",
-        "sequence",
-        "bucket",
-        "cache",
-        "sort",
-        "partition",
-        "row",
-        "index",
-        "idx",
-        "hash",
-        "range",
-        "object",
-        "s",
-        "idempotency",
-        "dedup",
-        "lookup",
-        "hot",
-        "group",
-        "map",
-        "dict",
-        "json",
-        "data",
-        "search",
-        "unique",
-        "composite",
-        "surrogate",
-        "host",
-        "issuer",
-        "on",
-        "up",
-        "down",
-        "column",
-        "field",
-        "event",
-        "routing",
-        "order",
-        "metric",
-        "message",
-        "turn",
-        "item",
-        "node",
-        "job",
-        "tag",
-        "label",
-    ]
+_HARMLESS_KEYS = _words(
+    "primary foreign public pub natural schema sequence bucket cache sort partition row index idx hash "
+    "range object s idempotency dedup lookup hot group map dict json data search unique composite "
+    "surrogate host issuer on up down column field event routing order metric message turn item node job "
+    "tag label"
 )
-_HARMLESS_TOKENS = frozenset(
-    [
-        "next",
-        "page",
-        "continuation",
-        "cursor",
-        "total",
-        "max",
-        "min",
-        "pad",
-        "eos",
-        "bos",
-        "unk",
-        "sep",
-        "cls",
-        "mask",
-        "csrf",
-        "xsrf",
-        "authenticity",
-        "antiforgery",
-        "public",
-        "cancellation",
-        "cancel",
-        "stop",
-        "start",
-        "end",
-        "special",
-        "num",
-        "first",
-        "last",
-        "prompt",
-        "completion",
-        "input",
-        "output",
-    ]
+_HARMLESS_TOKENS = _words(
+    "next page continuation cursor total max min pad eos bos unk sep cls mask csrf xsrf authenticity "
+    "antiforgery public cancellation cancel stop start end special num first last prompt completion input "
+    "output"
 )
-_MADE_UP = frozenset("fake dummy mock example sample placeholder invalid bogus non redacted masked".split())
+_MADE_UP = _words("fake dummy mock example sample placeholder invalid bogus non redacted masked")
 """A name with such a word says that its value is none that opens anything."""
-_QUALIFIERS = frozenset(
-    [
-        "string",
-        "str",
-        "value",
-        "val",
-        "text",
-        "raw",
-        "plain",
-        "prod",
-        "production",
-        "dev",
-        "development",
-        "test",
-        "staging",
-        "live",
-        "new",
-        "old",
-        "default",
-        "env",
-        "key",
-        "base64",
-        "b64",
-        "base",
-        "b",
-    ]
+_QUALIFIERS = _words(
+    "string str value val text raw plain prod production dev development test staging live new old "
+    "default env key base64 b64 base b"
 )
 
 

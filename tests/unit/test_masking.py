@@ -12,12 +12,13 @@ from activities.model.tool_calls import kept_calls
 from activities.observe.events import store_events
 from activities.record.activity_call import ActivityCall
 from loom_store.store import Store
+from loom_store.transaction import Transaction
 from loom_tools.masking import redact, redact_values
 from loom_tools.secret_scanner import SecretScanner
 
 CORPUS = [json.loads(line) for line in Path("tests/fixtures/secrets/gitleaks.jsonl").read_text().splitlines()]
-"""Of the corpus of gitleaks (MIT, tests/fixtures/secrets/LICENSE): two examples of each rule drawn with seed 13, and all
-that are harmless; what is both, and what is harmless only under some file's name, was left out."""
+"""Of the corpus of gitleaks (MIT, tests/fixtures/secrets/LICENSE): two examples of each rule drawn with seed 13, and
+all that are harmless, but those that stand among the secrets, too."""
 GITHUB = "ghp_x7Kq2mVb9TzL4pRw8sNc1yHf6JdG3aQeU5oi"
 
 
@@ -95,13 +96,19 @@ def test_a_text_is_not_let_through_because_the_rules_are_not_loaded() -> None:
 # Nothing is told beside the masking: whoever made up a name, an id or a choice.
 
 
+def _create(tx: Transaction) -> None:
+    tx.create_session("session")
+    place = {"workdir": "/", "namespace": "default", "task_queue": "loom"}
+    tx.create_job("job", session="session", agent="a", plan=tx.put_blob(b"{}"), task="", created_at=1.0, **place)
+
+
 KNOWN = {"SHELF": "s3cr3t/Value-of-a-shelf"}
 SECRETS = [KNOWN["SHELF"], GITHUB]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_in_a_tools_name_or_a_calls_id_leaves_the_model_no_further(secret: str) -> None:
-    kept = json.dumps(kept_calls([ToolCall(id=f"call {secret}", name=f"run {secret}", arguments="{}")], KNOWN))
+    kept = json.dumps(kept_calls([ToolCall(id=f"call {secret}", name=f"run {secret}", arguments="{}", index=0)], KNOWN))
     assert secret not in kept
     assert secret.replace("/", "_") not in kept
 
@@ -117,8 +124,9 @@ async def test_a_secret_in_any_field_of_an_event_reaches_neither_events_nor_trai
     events = [refused, asked | {"call_id": "c", "request": {"summary": secret, "arguments": ""}}, control]
     with Store.open(tmp_path / "store.db") as store:
         store.mask_with(partial(redact, known=KNOWN))
+        call = ActivityCall("job", 1, "at", "session", {}, [[1, events]])
+        await store.write(_create)
         for _ in range(2):  # told again, it is known again
-            call = ActivityCall("job", 1, "at", "session", {}, [[1, events]])
             await store.write(lambda tx: store_events(tx, call))
         told = await store.read(lambda tx: [event for _, event in tx.read_events("job")])
         trail = await store.read(lambda tx: [entry.data for entry in tx.audit_entries()])
