@@ -48,6 +48,9 @@ class Failing:
     def __init__(self, store: Store, number: int) -> None:
         self._store, self._left, self.path, self.closed = store, number, store.path, False
 
+    def mask_with(self, *masks: Any) -> None:
+        self._store.mask_with(*masks)
+
     async def read(self, work: Any) -> Any:
         return await self._at(self._store.read, work)
 
