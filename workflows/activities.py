@@ -186,7 +186,8 @@ class Carriers:
     def end_stretch(self, over: LocalBatchOver) -> None:
         """Run what a stretch had begun and could not tell the end of on its own; what was slow, remotely."""
         self._stretch = set()
-        for at in sorted({*over.begun, *self._slow} & set(self._local)):
+        unfinished = {*over.begun, *self._slow}
+        for at in [at for at in self._local if at in unfinished]:
             command = self._local.pop(at)
             if at in self._unwanted:
                 self._report_cancelled(at)

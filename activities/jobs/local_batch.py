@@ -19,7 +19,7 @@ from loom_dsl.errors import LoomError, StepDied
 from loom_dsl.machine.commands import ActivityDone, ActivityFailed, Command, Input, Proceed, RunActivity, TurnEnded
 from loom_dsl.machine.interpreter import Machine
 from loom_dsl.machine.payloads import activity_argument, fingerprint, size_of
-from loom_dsl.machine.state import MachineState, natural
+from loom_dsl.machine.state import MachineState
 from loom_store.store import Together
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -103,7 +103,7 @@ class LocalBatch:
                     continue
                 if not done:
                     break
-                for task in sorted(done, key=lambda task: natural(running[task]["at"])):
+                for task in [task for task in running if task in done]:
                     outcome = self._outcome(task, running.pop(task))
                     if outcome is None:
                         continue

@@ -48,7 +48,7 @@ from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.plan import ENGINE, Plan, PlanText
 from loom_dsl.machine.state import MachineState
 from loom_dsl.queues import job_queue
-from loom_dsl.text.canonical import canonical_json
+from loom_dsl.text.canonical import canonical_json, written_json
 from loom_store.job_facts import MAX_TASK, origin_of
 from loom_store.queries.jobs import Mark
 from loom_store.rows import NewEntry
@@ -72,7 +72,7 @@ def plan_of(graph: Plan | Graph | Document | str | Path, warned: Callable[[Diagn
     if isinstance(graph, Plan):
         return graph
     if isinstance(graph, Graph):
-        made = canonical_json(graph.dump())
+        made = written_json(graph.dump())
         return compile_graph(made, graph.name, read_file=_beside(Path()), env=os.environ, warned=warned)
     if isinstance(graph, Document):
         beside = _beside(Path(graph.source).parent)

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from loom_dsl.errors import Diagnostic, GraphRefused
 from loom_dsl.fields import Part
 from loom_dsl.graph.edges import mapping
-from loom_dsl.text.canonical import canonical_json
+from loom_dsl.text.canonical import written_json
 
 Kind = Literal["activity", "tool", "agent", "llm", "approval", "event", "timer", "map", "loop", "graph"]
 MAX_REFUSAL = 4_000
@@ -71,7 +71,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, dict) and "loom" not in value:
         value = next((value[key] for key in ("answer", "text") if isinstance(value.get(key), str)), value)
     if isinstance(value, dict):
-        return canonical_json(value)
+        return written_json(value)
     return value if isinstance(value, str) else None
 
 

@@ -13,11 +13,11 @@ from loom_dsl.expr.template import Template, compile_template
 from loom_dsl.fields import parse_duration
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import Body, Graph
-from loom_dsl.graph.nodes import Loop, Map, Subgraph, ToolCallNode
+from loom_dsl.graph.nodes import Loop, Map, Race, Subgraph, ToolCallNode
 from loom_dsl.permissions.policy import Permissions
-from loom_dsl.text.canonical import canonical_json, digest
+from loom_dsl.text.canonical import canonical_json, digest, written_json
 
-ENGINE = 2
+ENGINE = 3
 """Version of the interpreter. A changed interpreter keeps the old one for the jobs that began under it."""
 CHUNK, PART = "~", ".part"
 MAX_CHUNKS_AT_ONCE = 5
@@ -40,7 +40,8 @@ class Plan:
         agent: The agent's definition in normal form, or an empty mapping for a graph without one.
         agents: Definitions of the agents that the graphs' agent nodes run, by name.
         agent_names: The agent as expressions read it: durations in seconds, null for never.
-        text: The plan as canonical JSON.
+        text: The plan as JSON in one form. What a graph names, such as its nodes, comes in the order written: work
+            starts in it, so it is a part of what a job is pinned to.
         hash: SHA-256 of the text: the plan's name.
     """
 
@@ -61,12 +62,13 @@ class Plan:
         if CHUNK in root:
             self.bodies[root] = self.bodies[root]
         dumped = {name: graph.dump() for name, graph in sorted(self.graphs.items())}
-        data = {"engine": ENGINE, "root": root, "graphs": dumped, "agent": self.agent}
-        self.text = canonical_json({**data, "agents": self.agents} if self.agents else data)
+        data = {"engine": ENGINE, "root": root, "graphs": dumped, "agent": _sorted(self.agent)}
+        self.text = written_json({**data, "agents": _sorted(self.agents)} if self.agents else data)
         self.hash = digest(self.text)
         self.agent_names = _in_seconds(self.agent)
         self._templates: dict[tuple[str, str, str], Template] = {}
         self._sources: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._ranks: dict[str, dict[str, int]] = {}
         self._before: dict[tuple[str, str], frozenset[str]] = {}
 
     @classmethod
@@ -74,7 +76,7 @@ class Plan:
         """Read a plan's text. Plans are kept by content, so that a run does not parse what the one before did.
 
         Args:
-            text: The `text` of a plan: canonical JSON.
+            text: The `text` of a plan.
 
         Returns:
             The plan, which all that read the same text share.
@@ -194,6 +196,23 @@ class Plan:
             work = {"part": {"graph": name + PART, "child": True, "with": "${item}", "next": "done"}}
         return Body.model_validate({"nodes": {**work, "done": {"end": "${result}"}}})
 
+    def rank(self, graph: str, key: str) -> int:
+        """Give the place of a node in the order in which work starts: that of the document.
+
+        Nodes that start together, by a split, a choice of several or a race, come in the order in which that names
+        them.
+
+        Args:
+            graph: Name of the graph, as `bodies` has it.
+            key: The node's id.
+
+        Returns:
+            Its place, from 0; behind all others where the graph has no such node any more.
+        """
+        if graph not in self._ranks:
+            self._ranks[graph] = {name: place for place, name in enumerate(_as_written(self.bodies[graph].nodes))}
+        return self._ranks[graph].get(key, len(self._ranks[graph]))
+
     def sources(self, graph: str, key: str) -> tuple[str, ...]:
         """Give the nodes with an edge to this one.
 
@@ -277,6 +296,27 @@ class _Bodies(dict[str, Body]):
             return super().__contains__(name) or (isinstance(name, str) and self[name] is not None)
         except KeyError:
             return False
+
+
+def _as_written(nodes: Mapping[str, Node]) -> list[str]:
+    """The ids of nodes in the order of the document; those that one list names keep their places among the others."""
+    order = list(nodes)
+    for node in nodes.values():
+        for named in (
+            node.next.all,
+            tuple(edge.to for edge in node.next.each),
+            node.race if isinstance(node, Race) else (),
+        ):
+            together = [name for name in dict.fromkeys(named) if name in nodes]
+            places = sorted(order.index(name) for name in together)
+            for place, name in zip(places, together, strict=True):
+                order[place] = name
+    return order
+
+
+def _sorted(agents: Mapping[str, Any]) -> Any:
+    """Agents in the form under which they have one digest: nothing of theirs starts in an order of its own."""
+    return json.loads(canonical_json(agents))
 
 
 _DURATIONS = {("limits", "max_run_duration"), ("approvals", "expires")}

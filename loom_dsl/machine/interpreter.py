@@ -1,7 +1,7 @@
 """The machine: a plan, a state, and ``feed(input) -> commands``. No clock, no I/O, no randomness.
 
 Two drivers run it: a Temporal workflow, and a loop in memory. The machine never depends on the order in
-which activities finish, except where the graph says so: tokens are worked on in the order of their names.
+which activities finish, except where the graph says so: tokens are worked on in the order in which it is written.
 """
 
 from collections.abc import Mapping

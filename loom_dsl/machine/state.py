@@ -42,6 +42,7 @@ class Token:
         gave: The node gave its result, and failed after that.
         full: How often the node may be entered, which it was already.
         anew: Its deadline begins anew when the job goes on.
+        order: Where its work stands in the order written; follows from the plan, so it is not carried to another run.
     """
 
     at: str
@@ -60,6 +61,7 @@ class Token:
     gave: bool = False
     full: int | None = None
     anew: bool = False
+    order: tuple[int, ...] = ()
 
     def kept(self, kind: type[R]) -> R:
         """The record, where the kind of the node and the status say what it is."""
@@ -305,8 +307,13 @@ class MachineState:
         )
 
     def in_order(self) -> list[Token]:
-        """The tokens in one order that does not depend on what finished first."""
-        return sorted(self.tokens.values(), key=lambda token: natural(token.at))
+        """The tokens in the order in which the graph is written, which does not depend on what finished first."""
+        return sorted(self.tokens.values(), key=place_of)
+
+
+def place_of(token: Token) -> tuple[Any, ...]:
+    """Sort key of a token; its name where no plan has said where its work stands."""
+    return token.order, natural(token.at)
 
 
 @lru_cache(maxsize=8192)

@@ -20,6 +20,15 @@ def canonical_json(value: Json) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def written_json(value: Json) -> str:
+    """Write a JSON value as `canonical_json` does, with the keys in the order that they have.
+
+    Raises:
+        ValueError: The value holds a NaN or an infinity, which JSON does not have.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def read_json(text: str | bytes, **how: Any) -> Json:
     """Read JSON that somebody else wrote: a model, a server or a person.
 

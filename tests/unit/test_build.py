@@ -105,9 +105,10 @@ def code_review() -> GraphBuilder:
         ("approve", "M", "4h", "escalate"),
         ("director", "Escalated: m", "24h", "rejected"),
     ):
+        if node == "director":
+            g.tool("escalate", "notify:pager", who=node, pr=g.input.pr).to(node)
         asked = g.approval(node, f"{words}erge PR {g.input.pr}?", choices=("approve", "reject")).after(time, late)
         asked.when(R.choice == "approve", "merge").otherwise("rejected")
-    g.tool("escalate", "notify:pager", who="director", pr=g.input.pr).to("director")
     merge = g.activity("merge", "git_work:merge", path=path).retry(attempts=5).to("done")
     g.end("done", sha=merge.out.sha, findings=g.state.findings)
     g.fail("rejected", "review rejected")

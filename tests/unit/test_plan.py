@@ -37,10 +37,35 @@ def test_yaml_and_python_give_the_same_plan() -> None:
     assert compile_graph(YAML, "x.yaml").hash == plan_of(NODES).hash
 
 
-def test_the_order_of_nodes_and_what_has_its_default_do_not_change_the_hash() -> None:
-    other = {key: {**NODES[key], "catch": {}, "doc": ""} for key in reversed(NODES)}
+def test_the_order_of_a_nodes_fields_and_what_has_its_default_do_not_change_the_hash() -> None:
+    other = {key: {"doc": "", "catch": {}, **dict(reversed(node.items()))} for key, node in NODES.items()}
+    assert plan_of(other).hash == plan_of(NODES).hash
+
+
+def test_the_order_of_nodes_is_part_of_the_plan_and_of_its_hash() -> None:
+    other = {key: NODES[key] for key in reversed(NODES)}
     graph = Graph.model_validate({"name": "main", "start": "a", "nodes": other})
-    assert Plan("main", {"main": graph}, {}).hash == plan_of(NODES).hash
+    turned = Plan("main", {"main": graph}, {})
+    assert turned.hash != plan_of(NODES).hash
+    assert list(Plan.load(turned.text).graphs["main"].nodes) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "order"),
+    [
+        ({"z": {"next": "b"}, "b": {"end": 1}, "a": {"end": 1}}, "zba"),
+        ({"s": {"next": ["z", "m", "a"]}, "a": {"end": 1}, "m": {"end": 1}, "z": {"end": 1}}, "szma"),
+        ({"s": {"next": ["z", "a"]}, "a": {"next": "b"}, "b": {"end": 1}, "z": {"end": 1}}, "szba"),
+        ({"s": {"race": ["z", "a"]}, "a": {"event": "a"}, "z": {"event": "z"}}, "sza"),
+        ({"s": {"next": {"each": [{"to": "z", "if": "true"}, {"to": "a"}]}}, "a": {"end": 1}, "z": {"end": 1}}, "sza"),
+        ({"s": {"next": [{"to": "z", "if": "input"}, {"to": "a"}]}, "a": {"end": 1}, "z": {"end": 1}}, "saz"),
+    ],
+)
+def test_work_starts_in_the_order_of_the_document_and_that_of_a_split_in_the_order_of_its_list(
+    nodes: dict[str, Any], order: str
+) -> None:
+    plan = plan_of(nodes)
+    assert "".join(sorted(nodes, key=lambda name: plan.rank("main", name))) == order
 
 
 @pytest.mark.parametrize(

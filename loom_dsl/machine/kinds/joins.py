@@ -1,6 +1,5 @@
 """Joins: several tokens become one. A token waits at its join; which joins fire is decided when nothing moves."""
 
-from itertools import groupby
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
@@ -27,7 +26,7 @@ def fire_joins(machine: Moves) -> bool:
     """Fire the joins that have what they wait for, at most one in each graph. False when nothing happened."""
     fired = False
     for frame, inside in _by_frame(machine):
-        for key in sorted({token.node for token in inside if token.status == JOINING and not token.doomed}):
+        for key in dict.fromkeys(token.node for token in inside if token.status == JOINING and not token.doomed):
             waiting = [token for token in inside if token.node == key and token.status == JOINING and not token.doomed]
             if frame in machine.state.frames and _try(machine, key, waiting, inside):
                 fired = True
@@ -62,8 +61,11 @@ def _by_frame(machine: Moves) -> list[tuple[str, list[Token]]]:
     frames = {token.frame for token in machine.state.tokens.values() if token.status == JOINING}
     if not frames:
         return []
-    inside = sorted((t for t in machine.state.in_order() if t.frame in frames), key=lambda token: token.frame)
-    return [(frame, list(tokens)) for frame, tokens in groupby(inside, key=lambda token: token.frame)]
+    inside: dict[str, list[Token]] = {}
+    for token in machine.state.in_order():
+        if token.frame in frames:
+            inside.setdefault(token.frame, []).append(token)
+    return list(inside.items())
 
 
 def _edges(machine: Moves, token: Token) -> tuple[str, ...]:

@@ -23,6 +23,22 @@ def rests(token: Token) -> bool:
     )
 
 
+def order_of(plan: Plan, state: MachineState, token: Token) -> tuple[int, ...]:
+    """Say where a token's work stands in the order written: by its node, its visit, and those of what it runs in."""
+    order: list[int] = []
+    at, key, node = token.at, token.frame, token.node
+    while True:
+        frame = state.frames[key]
+        visit = at.rpartition("#")[2]
+        order += [int(visit) if visit.isdecimal() else 0, plan.rank(frame.graph, node)]
+        if not frame.parent:
+            return tuple(reversed(order))
+        order.append(frame.index)
+        at = frame.parent
+        key, _, name = at.rpartition("/")
+        node = state.tokens[at].node if at in state.tokens else name.partition("#")[0]
+
+
 ENDED = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.ABORTED})
 SideWork = Callable[[Any, ActivityFailed | None], None]
 """Takes the result of an activity that belongs to no token, or its failure."""
@@ -60,6 +76,8 @@ class Core:
         self.over = False
         self.meter = Meter()
         """What the expressions cost that were evaluated for the input in hand."""
+        for token in state.tokens.values():
+            token.order = order_of(plan, state, token)
 
     def in_flight(self) -> bool:
         """Whether an activity is running."""
@@ -151,9 +169,11 @@ class Core:
             via, target = target, node.exhausted
         frame.visits[target] = visit
         at = f"{frame_key}/{target}#{visit}" if frame_key else f"{target}#{visit}"
-        self.state.tokens[at] = Token(at, frame_key, target, source=source, value=value, via=via, race=race)
+        token = Token(at, frame_key, target, source=source, value=value, via=via, race=race)
+        token.order = order_of(self.plan, self.state, token)
+        self.state.tokens[at] = token
         if target in full:
-            self.state.tokens[at].full = node.max_visits
+            token.full = node.max_visits
 
     def leave_phase(self) -> None:
         """Tell that the phase is over in which the last token was."""

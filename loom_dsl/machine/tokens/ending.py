@@ -10,7 +10,7 @@ from loom_dsl.errors import ExpressionError
 from loom_dsl.machine.commands import CancelActivity, CancelChild, CancelTimer, Failure, Finish, RunActivity
 from loom_dsl.machine.payloads import MAX_RESULT, size_of
 from loom_dsl.machine.records import ApprovalRecord, ChildRecord, MapRecord
-from loom_dsl.machine.state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, natural
+from loom_dsl.machine.state import BACKING_OFF, CHILD, OWNING, RUNNING, WAITING, Frame, Token, place_of
 from loom_dsl.machine.tokens.checkpoint import keep_all, stored, where_failed
 from loom_dsl.machine.tokens.compensation import handed_up, take_back
 from loom_dsl.machine.tokens.core import Core, SideWork
@@ -102,7 +102,7 @@ def drop_frame(machine: Core, key: str) -> None:
         if other.startswith(key + "/") or (other == key and not frame.over):
             frame.dropped = True
     inside = [t for t in machine.state.tokens.values() if t.frame == key or t.frame.startswith(key + "/")]
-    for token in sorted(inside, key=lambda token: natural(token.at)):
+    for token in sorted(inside, key=place_of):
         if token.at in machine.state.tokens:
             drop(machine, token)
     sweep(machine)
