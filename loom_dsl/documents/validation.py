@@ -83,7 +83,7 @@ def _follows(detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
 def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> Diagnostic:
     kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
     name = _dotted(path)
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+    if kind in ("extra_forbidden", "unexpected_keyword_argument") and path:
         said = hint(document.data, path, suggest) if hint is not None else None
         if said is not None:
             return document.diagnostic("L002", said[0], path, fix=said[1], key=True)
@@ -96,7 +96,7 @@ def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, h
         known = ", ".join(sorted(fields))
         fix = "" if near or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
-    if kind == "missing":
+    if kind == "missing" and path:
         owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
         return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
     if _CODE.fullmatch(kind):

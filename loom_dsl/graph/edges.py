@@ -188,7 +188,8 @@ class Node(Part):
     emit: dict[str, JsonValue] = Field(default_factory=dict)
     """Events told when a token enters: type → data."""
     mutex: str | None = None
-    """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job."""
+    """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job. A `${…}` in it
+    makes one of many: ``room-${item.id}``."""
     only_while: str | None = None
     """Condition that must hold for a token to enter; until then it waits. When nothing is left that could make it hold,
     the node fails with the code ``deadlock``."""
@@ -204,7 +205,7 @@ class Node(Part):
             raise ValueError(f"write `{{activity: {value}, with: {{…}}}}`")
         return value
 
-    _mappings = field_validator("write", "emit")(mapping)
+    _mappings = field_validator("write", "emit", "mutex")(mapping)
     _condition = field_validator("only_while")(lambda value: value if value is None else condition(value))
 
     def targets(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ ERROR: Severity = "error"
 CODES: Mapping[str, tuple[Severity, str]] = {
     "L101": (ERROR, "no start"),
     "L102": (ERROR, "unknown target"),
+    "L103": (ERROR, "name of a graph of Loom's"),
     "L104": (ERROR, "unreachable node"),
     "L105": (ERROR, "dead end"),
     "L106": (ERROR, "no end can be reached"),
@@ -37,6 +38,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "L131": (WARNING, "constant condition"),
     "L132": (ERROR, "condition that is no condition"),
     "L133": (WARNING, "expression of another language"),
+    "L134": (ERROR, "text that is not computed"),
     "L140": (ERROR, "wait without a deadline"),
     "L141": (WARNING, "long activity without a heartbeat"),
     "L142": (ERROR, "window too large"),

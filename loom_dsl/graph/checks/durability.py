@@ -145,15 +145,21 @@ Orders = dict[tuple[str, str], tuple[Unit, str]]
 """By a lock that is held and one that is waited for meanwhile: a node that waits."""
 
 
+def lock_of(node: Node) -> str | None:
+    """The lock that a node takes; None where it takes none, or where its name is computed and may be any."""
+    return None if node.mutex is None or "${" in node.mutex else node.mutex
+
+
 def check_locks(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: L148."""
     for key, called in _runs_inside(unit, checked):
         node = unit.body.nodes[key]
-        if node.mutex is None or "deadlock" in node.catch:
+        held = lock_of(node)
+        if held is None or "deadlock" in node.catch:
             continue
-        for waiting, inner in _waiting(called, node.mutex, checked):
+        for waiting, inner in _waiting(called, held, checked):
             graph = inner.name or checked.graph.name
-            message = f"`{key}` holds `{node.mutex}` until its graph is done, and `{waiting}` in `{graph}` waits for it"
+            message = f"`{key}` holds `{held}` until its graph is done, and `{waiting}` in `{graph}` waits for it"
             yield Finding("L148", message, unit.at(key, "mutex"), "give the mutex to one of the two only")
             break
 
@@ -165,7 +171,7 @@ def _waiting(start: Unit, name: str, checked: CheckContext) -> Iterator[tuple[st
         unit = queue.pop(0)
         for key, node in unit.body.nodes.items():
             # Who catches the code says what is to happen when the lock never comes.
-            if node.mutex == name and key in unit.flow.reached and "deadlock" not in node.catch:
+            if lock_of(node) == name and key in unit.flow.reached and "deadlock" not in node.catch:
                 yield key, unit
         for _, called in _runs_inside(unit, checked):
             if called.name not in seen:
@@ -208,8 +214,8 @@ def _together(unit: Unit, checked: CheckContext) -> Iterator[tuple[tuple[Unit, s
     inside = dict(_runs_inside(unit, checked))
     items = any(call.parallel for call in checked.callers[unit.name])
     for first, second in combinations_with_replacement(inside, 2):
-        lock = unit.body.nodes[first].mutex
-        if lock is not None and lock == unit.body.nodes[second].mutex:
+        lock = lock_of(unit.body.nodes[first])
+        if lock is not None and lock == lock_of(unit.body.nodes[second]):
             continue  # it keeps them apart
         if items or any(split.parallel(first, second) for split in unit.splits):
             yield (unit, first), (unit, second)
@@ -234,7 +240,7 @@ class _Locks:
         return {} if called is None else {**self._below(called), **self._at(unit, key)}
 
     def _at(self, unit: Unit, key: str) -> Orders:
-        lock, called = unit.body.nodes[key].mutex, self._inside[unit.name][key]
+        lock, called = lock_of(unit.body.nodes[key]), self._inside[unit.name][key]
         if lock is None:
             return {}
         return {(lock, name): where for name, where in self._waited(called).items() if name != lock}
@@ -266,7 +272,7 @@ class _Locks:
 
 def _own_waits(unit: Unit) -> Waits:
     nodes = [(key, node) for key, node in unit.body.nodes.items() if key in unit.flow.reached and not _is_ready(node)]
-    return {node.mutex: (unit, key) for key, node in reversed(nodes) if node.mutex is not None}
+    return {lock: (unit, key) for key, node in reversed(nodes) if (lock := lock_of(node)) is not None}
 
 
 def _is_ready(node: Node) -> bool:

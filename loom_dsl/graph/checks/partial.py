@@ -10,6 +10,7 @@ from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.data import writes_of
 from loom_dsl.graph.checks.durability import check_durability
 from loom_dsl.graph.checks.expressions import check_expressions, check_meant, check_operands
+from loom_dsl.graph.checks.literals import check_literals
 from loom_dsl.graph.checks.references import check_arguments_given, check_registry
 from loom_dsl.graph.checks.shapes import check_shapes
 from loom_dsl.graph.checks.slots import texts_of
@@ -75,6 +76,7 @@ def _findings(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """What does not depend on all of the document: not what is never used, may not have run, or joins what."""
     yield from check_structure(unit, checked)
     yield from check_expressions(unit, checked)
+    yield from check_literals(unit, checked)
     yield from check_operands(unit, checked)
     yield from check_meant(unit, checked)
     yield from check_shapes(unit, checked)

@@ -101,7 +101,7 @@ def _misfit(call: _Call, argument: str, value: Any, place: DocumentPath) -> Iter
 def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph. Only agents are known by the document itself; for the rest the caller is asked."""
     for key, node in unit.body.nodes.items():
-        if isinstance(node, AgentNode) and node.agent not in checked.graph.agents:
+        if isinstance(node, AgentNode) and node.agent not in checked.graph.agents and "${" not in node.agent:
             message = f"`{key}` runs the agent `{node.agent}`, which is not in `agents`"
             fix = did_you_mean(node.agent, checked.graph.agents, "agents")
             yield Finding("L150", message, unit.at(key, "agent"), fix)
