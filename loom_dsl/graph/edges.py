@@ -57,6 +57,10 @@ def number_or_mapping(value: Any) -> Any:
     return mapping(value)
 
 
+MAX_THREADS = 1_000
+"""The most tokens that a split makes of one."""
+
+
 class Edge(Part):
     """Where a token goes next."""
 
@@ -205,8 +209,9 @@ class Node(Part):
             raise ValueError(f"write `{{activity: {value}, with: {{…}}}}`")
         return value
 
-    _mappings = field_validator("write", "emit", "mutex")(mapping)
-    _condition = field_validator("only_while")(lambda value: value if value is None else condition(value))
+    # Names of their own: a kind of node with a validator of the same name would do away with these.
+    _shared_mappings = field_validator("write", "emit", "mutex")(mapping)
+    _shared_condition = field_validator("only_while")(lambda value: value if value is None else condition(value))
 
     def targets(self) -> tuple[str, ...]:
         """Every node that can follow this one, by whatever edge."""

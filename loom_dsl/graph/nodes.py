@@ -126,7 +126,8 @@ class TimerSpec(Part):
     @model_validator(mode="after")
     def _one(self) -> "TimerSpec":
         if (self.after is None) == (self.until is None):
-            raise ValueError("a timer has `after` (a duration) or `until` (a time)")
+            this = "neither" if self.after is None else "both; remove one"
+            raise ValueError(f"a timer has `after` (a duration) or `until` (a time), and this one has {this}")
         if isinstance(self.until, str) and "${" not in self.until:
             _read_time(self.until)
         return self
@@ -375,6 +376,13 @@ class LlmSpec(Part):
     """Passed to the model, such as temperature."""
 
     _mappings = field_validator("model", "prompt", "system", "parameters")(mapping)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_short_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"a model is told something, too: write `{{model: {value}, prompt: TEXT}}`")
+        return value
 
 
 class LlmNode(Node):

@@ -6,9 +6,9 @@ from typing import Any
 
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
-from loom_dsl.graph.checks.slots import list_of, slots_of
+from loom_dsl.graph.checks.slots import list_of, needed, slots_of, whole_number
 from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
-from loom_dsl.graph.edges import Node
+from loom_dsl.graph.edges import MAX_THREADS, Node
 from loom_dsl.graph.nodes import (
     Activity,
     Approval,
@@ -42,6 +42,11 @@ def check_durability(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     for key, node in unit.body.nodes.items():
         yield from _deadline(unit, checked, key, node)
         yield from _heartbeat(unit, key, node)
+        yield from _held_by_itself(unit, key, node)
+        times = whole_number(node.next.times)
+        if times is not None and times > MAX_THREADS:
+            message = f"`{key}` goes on {times:,} times at once; a split makes at most {MAX_THREADS:,} tokens"
+            yield Finding("L142", message, unit.at(key, "next", "times"), "write less, or use a `map`")
         yield from _refusal(unit, key, node)
         if node.compensate is not None and isinstance(node, _NO_EFFECT):
             message = f"`{key}` has no effect that could be taken back"
@@ -91,7 +96,30 @@ def _timed(unit: Unit, key: str) -> bool:
     return False
 
 
+def _held_by_itself(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
+    """L135: what must have happened before the node can only happen after it. L136: it cancels itself."""
+    if isinstance(node, Cancel) and key in node.cancel:
+        message = f"`{key}` cancels itself: the token that is there goes on all the same"
+        yield Finding("L136", message, unit.at(key, "cancel", node.cancel.index(key)), "remove it from the list")
+    if node.only_while is None:
+        return
+    flow = unit.flow
+    before = flow.reach([name for name in flow.entries if name != key], stop=frozenset({key})) - {key}
+    for name in needed(node.only_while):
+        if name in unit.body.nodes and name not in before and name in flow.reached:
+            where = "has its own result" if name == key else f"has a result of `{name}`, to which it leads alone"
+            message = f"`{key}` waits until it {where}, so it waits for ever"
+            yield Finding("L135", message, unit.at(key, "only_while"), "wait for what another branch does")
+            return
+
+
 def _heartbeat(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
+    if isinstance(node, Activity) and node.heartbeat is not None and isinstance(node.timeout, float):
+        if node.heartbeat >= node.timeout:
+            message = f"the heartbeat of `{key}` may be {node.heartbeat:g} s late, and its time is over by then"
+            fix = f"write less than the timeout of {node.timeout:g} s, or leave it out"
+            yield Finding("L137", message, unit.at(key, "heartbeat"), fix)
+        return
     if not isinstance(node, Activity) or node.heartbeat is not None or node.carrier == "local":
         return
     if isinstance(node.timeout, float) and node.timeout > LONG:

@@ -18,7 +18,7 @@ from loom_dsl.graph.checks.structure import check_structure, did_you_mean
 from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve, Unit
 from loom_dsl.graph.edges import Next, Node
 from loom_dsl.graph.graph import Body, Graph
-from loom_dsl.graph.nodes import AnyNode, Branch
+from loom_dsl.graph.nodes import AnyNode, Branch, End, Fail, Recurse, kind_of
 from loom_dsl.graph.state import InputField, StateField
 from loom_dsl.text.canonical import Json
 
@@ -208,7 +208,12 @@ def _replaced(given: Any, place: DocumentPath, value: Json) -> Any:
     return {key: _replaced(item, tuple(rest), value) if key == first else item for key, item in given.items()}
 
 
+_ENDS = frozenset({End.kind, Fail.kind, Recurse.kind})
+
+
 def _stand_in(node: Any, nodes: Mapping[str, Any]) -> Node:
     """A node with an edge to every node that the broken one names anywhere, and with a bound."""
+    if kind_of(node) in _ENDS:
+        return End.model_construct(end=None, max_visits=1)
     named = dict.fromkeys(text for _, text in texts_of(node) if text in nodes)
     return Branch.model_construct(next=Next.model_construct(all=tuple(named)), max_visits=1)

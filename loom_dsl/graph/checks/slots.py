@@ -101,6 +101,35 @@ def list_of(source: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
+def needed(condition: str) -> list[str]:
+    """The nodes without whose results a condition is false or fails, as far as it says so plainly."""
+    try:
+        tree = ast.parse(condition.strip(), mode="eval").body
+    except SyntaxError:
+        return []
+    parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+    found = []
+    for part in parts:
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "has":
+            found += [ref.path[1] for ref in _references(part, frozenset()) if ref.path[0] == "nodes" and ref.path[1:]]
+        elif isinstance(part, ast.Compare | ast.Attribute | ast.Subscript):
+            inner = [ref for ref in _references(part, frozenset()) if not ref.soft]
+            found += [ref.path[1] for ref in inner if ref.path[0] == "nodes" and ref.path[1:]]
+    return found
+
+
+def whole_number(value: Any) -> int | None:
+    """The whole number that a document says: written out, or as a ``${…}`` that reads nothing; else None."""
+    if isinstance(value, str):
+        found = readings(value)
+        try:
+            alone = len(found) == 1 and found[0].constant
+            value = compile_template(value).evaluate({}) if alone else None
+        except ExpressionError:
+            return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def readings(text: str) -> list[Reading]:
     """Read every ``${…}`` of a text."""
     if "${" not in text:

@@ -62,7 +62,7 @@ def check_structure(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
 
 def _starts(unit: Unit) -> Iterator[Finding]:
     body = unit.body
-    if body.start not in body.nodes:
+    if body.nodes and body.start not in body.nodes:
         fix = did_you_mean(body.start, body.nodes, "nodes")
         yield Finding("L101", f"start is `{body.start}`, which is not a node", (*unit.place, "start"), fix)
     if body.on_abort is not None and body.on_abort not in body.nodes:
