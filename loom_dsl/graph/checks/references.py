@@ -16,6 +16,7 @@ from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode, Subgraph, ToolCallNode
 from loom_dsl.text.wording import strange_letter
 from loom_dsl.tools.arguments import describe_type, schema_at, violations
+from loom_dsl.tools.mcp import is_mcp
 
 Schema = Mapping[str, Any]
 _TASKS = frozenset(
@@ -129,7 +130,7 @@ _REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Z
 
 def _no_reference(what: str, name: str) -> str:
     """Why a name cannot be that of a function in a module, or of a tool; nothing where it can."""
-    if what not in ("activity", "tool") or "${" in name:
+    if what not in ("activity", "tool") or "${" in name or is_mcp(name):
         return ""
     if foreign := strange_letter(name):
         return f"`{name[:60]}` has {foreign}"
