@@ -21,7 +21,8 @@ import loom_dsl
 from loom_client.settings import Settings
 from loom_dsl import errors
 from loom_dsl.agent.definition import Agent, Limits
-from loom_dsl.agent.run import LoopLimits, RunInput, RunResult, RunUsage, ToolPolicy
+from loom_dsl.agent.run import LoopLimits, ModelResult, RunInput, RunResult, RunUsage, ToolPolicy
+from loom_dsl.agent.turn import Usage
 from loom_dsl.approvals.decision import Decision, Signature
 from loom_dsl.approvals.policy import ApprovalPolicy, Escalation
 from loom_dsl.approvals.signature import ApproverKey
@@ -204,6 +205,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "approver-key": fields(ApproverKey),
     "control": fields(Control),
     "run-input": fields(RunInput, LoopLimits, ToolPolicy),
+    "node-results": fields(RunResult, RunUsage, ModelResult, Usage),
     "run-result": fields(RunResult, RunUsage),
     "tool": attributes(Tool),
     "tool-context": attributes(ToolContext),

@@ -1,10 +1,21 @@
 """Fields of documents: where one stands, and durations as people write them: ``500ms``, ``90s``, ``5m``, ``1d``."""
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 DocumentPath = tuple[str | int, ...]
@@ -86,6 +97,13 @@ def seconds(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else value
 
 
+def some_time(value: Any) -> Any:
+    """Refuse an attempt that has no time."""
+    if isinstance(value, int | float) and value <= 0:
+        raise ValueError("no attempt could be done in no time; give a duration, such as 30s")
+    return value
+
+
 def listed(value: Any) -> Any:
     """Read one text as a list of one."""
     return [value] if isinstance(value, str) else value
@@ -100,6 +118,35 @@ class Part(BaseModel):
     """Base of everything in a graph: frozen, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_its_type(cls, value: Any, info: ValidationInfo) -> Any:
+        """Take no text and no `true` for a number, and nothing else for `true`: ``attempts: inf`` is a mistake."""
+        members = set(_members(cls.model_fields[str(info.field_name)].annotation))
+        wanted = members & set(_KINDS)
+        other = str if isinstance(value, str) else bool if isinstance(value, bool) else None
+        number = isinstance(value, int | float) and not isinstance(value, bool) and wanted == {bool}
+        if wanted and (number or (other is not None and other not in members)) and Any not in members:
+            kind = next(kind for kind in _KINDS if kind in wanted)
+            raise PydanticCustomError(_KINDS[kind], "should be of its type")
+        return value
+
+
+_KINDS: dict[Any, Any] = {bool: "bool_type", float: "float_type", int: "int_type"}
+"""What pydantic calls the errors of fields of these types."""
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The types of which a field's value may be."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    else:
+        yield str if origin is Literal else annotation
 
 
 class Retry(Part):

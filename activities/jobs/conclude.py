@@ -161,8 +161,9 @@ def _conclude(
         recursion_stats=stats.model_copy(update={"recursion_events": stats.recursion_events[-MAX_RECURSIONS:]}),
         partial=unfinished or given["status"] != "completed",
     )
-    # A graph whose node this job is reads its answer, also an empty one.
+    # A graph whose node this job is reads its answer, also an empty one, and what it used, also where that is nothing.
     dumped = {"answer": "", **result.model_dump(mode="json", exclude_defaults=True)}
+    dumped["usage"] = result.usage.model_dump(mode="json")
     if tx.job(call.job) is not None:
         tx.update_job(call.job, result=dumped)
     return {"result": dumped, "content": name, "error": dumped.get("error")}

@@ -34,6 +34,8 @@ class Contracts:
         dotted = name.rpartition(".")
         if what == "activity" and not colon and dotted[0] in self.registry.modules:
             return f"{name!r} names no function; write {dotted[0] + ':' + dotted[2]!r}"
+        if what == "activity" and not colon and not name.startswith("loom."):
+            return f"{name!r} names no module; write `module:{name}`, the function's module before it"
         foreign = module not in self.registry.modules
         if (module and foreign and not self.asked) or module in self.missing:
             return None

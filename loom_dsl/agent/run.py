@@ -168,6 +168,17 @@ class RunUsage(Usage):
         )
 
 
+class ModelResult(_Border):
+    """What a model's one answer is, as the result of an `llm` node."""
+
+    text: str = ""
+    """The answer."""
+    usage: Usage = Usage()
+    """Tokens that it took."""
+    cost: int = Field(default=0, ge=0)
+    """What it cost, in millionths of a dollar."""
+
+
 class RecursionStats(_Border):
     """How a run recursed."""
 

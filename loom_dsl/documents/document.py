@@ -31,6 +31,8 @@ Position = tuple[int, int]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+"""What YAML takes for a number, and JSON cannot say."""
 _WORDS: dict[str, Json] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -104,6 +106,8 @@ class Expansion:
         if text in _WORDS:
             return _WORDS[text]
         if not _NUMBER.fullmatch(text):
+            if _NO_NUMBER.fullmatch(text):
+                self._refuse("L004", f"JSON has no number such as {text}", node, "quote it to make it text")
             return text
         if _INTEGER.fullmatch(text):
             if len(text) > 20 or not -(2**63) <= int(text) < 2**63:

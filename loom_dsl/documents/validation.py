@@ -16,6 +16,7 @@ from loom_dsl.text.wording import shown, strange_letter, suggest, type_name
 
 Model = TypeVar("Model", bound=BaseModel)
 _CODE = re.compile(r"L[0-9]{3}")
+_EXTRA = "extra_forbidden"
 _SECRET = re.compile(r"\$\{secret:")
 _EXPECTED = {
     **dict.fromkeys(("tuple_type", "list_type", "set_type"), "should be a list"),
@@ -68,22 +69,36 @@ def model_findings(
         return model.model_validate(content), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-        found = {_finding(document, model, detail, hint) for detail in details if not _follows(detail, details)}
+        told = [detail for detail in details if not _follows(document, model, detail, details)]
+        found = {_finding(document, model, detail, hint) for detail in told}
     return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
 
 
-def _follows(detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
-    """Whether something is only too short because members of it, which are told themselves, are wrong."""
-    depth = len(detail["loc"])
-    return detail["type"] == "too_short" and any(
-        len(other["loc"]) > depth and other["loc"][:depth] == detail["loc"] for other in others
-    )
+def _follows(
+    document: Document, model: type[BaseModel], detail: ErrorDetails, others: Sequence[ErrorDetails]
+) -> bool:
+    """Whether something is only wrong because something else is, which is told itself.
+
+    A list is too short because of members of it; a field is missing because its name is misspelt, or (`start`) because
+    that is read from another; a text stands where a mapping should, because its fields stand beside it.
+    """
+    kind, place = detail["type"], detail["loc"]
+    if kind == "too_short":
+        return any(len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others)
+    beside = [other["loc"][-1] for other in others if other["type"] == _EXTRA and other["loc"][:-1] == place[:-1]]
+    if kind == "missing":
+        around = _document_path(document, place, kind)[:-1]
+        names = fields_at(model, around)
+        meant = any(f"`{place[-1]}`" in suggest(str(name), names) for name in beside)
+        return meant or (place[-1] == "start" and "nodes" in names)
+    path = _document_path(document, place, kind)
+    return bool(place) and path[-1:] == place[-1:] and any(name in fields_at(model, path) for name in beside)
 
 
 def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> Diagnostic:
     kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
     name = _dotted(path)
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+    if kind in ("extra_forbidden", "unexpected_keyword_argument") and path:
         said = hint(document.data, path, suggest) if hint is not None else None
         if said is not None:
             return document.diagnostic("L002", said[0], path, fix=said[1], key=True)
@@ -96,7 +111,7 @@ def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, h
         known = ", ".join(sorted(fields))
         fix = "" if near or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
-    if kind == "missing":
+    if kind == "missing" and path:
         owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
         return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
     if _CODE.fullmatch(kind):

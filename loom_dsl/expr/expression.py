@@ -270,12 +270,16 @@ def _parsed(text: str, places: "_Places") -> ast.Expression:
             raise ExpressionError(f"`{_cut(text)}` is not an expression: {wrong[0]}", places.at(wrong[1])) from None
         column = places.of(error.lineno or 1, max((error.offset or 1) - 1, 0))
         column = min(column, places.at(len(text)))  # Python counts bytes in some messages
-        raise ExpressionError(f"`{_cut(text)}` is not an expression: {error.msg}", column) from None
+        message = error.msg
+        if message.startswith("unterminated string") and "\n" in text:
+            message = "a text in quotes ends at the end of its line; in a double-quoted text of YAML write `\\\\n` for `\\n`"
+        raise ExpressionError(f"`{_cut(text)}` is not an expression: {message}", column) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None
 
 
 def _cut(text: str) -> str:
+    text = text.replace("\n", "⏎")
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 

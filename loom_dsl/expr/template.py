@@ -49,7 +49,7 @@ def compile_template(value: Any, roots: frozenset[str] = ROOTS) -> Template:
     if isinstance(value, str):
         return _compile_text(value, roots)
     if isinstance(value, dict):
-        parts = {str(key): compile_template(item, roots) for key, item in value.items()}
+        parts = {_key(str(key)): compile_template(item, roots) for key, item in value.items()}
         found = tuple(e for part in parts.values() for e in part.expressions)
         return Template(found, lambda names: {key: part.build(names) for key, part in parts.items()})
     if isinstance(value, list):
@@ -57,6 +57,49 @@ def compile_template(value: Any, roots: frozenset[str] = ROOTS) -> Template:
         found = tuple(e for part in items for e in part.expressions)
         return Template(found, lambda names: [part.build(names) for part in items])
     return Template((), lambda names: value)
+
+
+def has_holes(text: str) -> bool:
+    """Whether a text has a ``${`` that begins an expression; also one that is not closed."""
+    if "${" not in text:
+        return False
+    try:
+        return any(is_hole for is_hole, _ in _split(text))
+    except ExpressionError:
+        return True
+
+
+def holes(text: str) -> list[str]:
+    """What stands in the ``${…}`` of a text; nothing where one is not closed."""
+    try:
+        return [piece for is_hole, piece in _split(text) if is_hole] if "${" in text else []
+    except ExpressionError:
+        return []
+
+
+def may_be(text: str, given: str) -> bool:
+    """Whether a text with ``${…}`` in it can become another text, whatever they give."""
+    if not has_holes(text):
+        return plain(text) == given
+    pattern = "".join(".*" if is_hole else re.escape(piece) for is_hole, piece in _split(text))
+    return re.fullmatch(pattern, given, re.DOTALL) is not None
+
+
+def plain(value: Any) -> Any:
+    """Give a value of a document in which nothing is computed: ``$${`` is read as ``${`` there, too."""
+    try:
+        template = compile_template(value)
+    except ExpressionError:
+        return value
+    return value if template.expressions else template.evaluate({})
+
+
+def _key(key: str) -> str:
+    """A field's name, which is never computed."""
+    if has_holes(key):
+        advice = "name the field in the document, or write `$${` for the characters themselves"
+        raise ExpressionError(f"a field's name is not computed, and {key[:60]!r} has a `${{`; {advice}")
+    return "".join(piece for _, piece in _split(key)) if "${" in key else key
 
 
 def escaped(text: str) -> str:

@@ -18,7 +18,7 @@ from loom_dsl.graph.checks.unit import Contracts, Finding, Resolve, shipped_grap
 from loom_dsl.graph.extend import extended
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.hints import misplaced
-from loom_dsl.graph.library import NAMES, shipped
+from loom_dsl.graph.library import NAMES, shipped, source_of
 from loom_dsl.graph.nodes import AgentNode, Loop, Map, Subgraph
 from loom_dsl.graph.plan import Plan
 
@@ -336,6 +336,7 @@ def _compiled(
     # What is wrong with its file is told; that there is no such graph would be no news.
     library |= {name: Graph.model_construct(name=name, start="", nodes={}) for name in included.missing}
     agents, findings = agents_of(document, read_file, env)
+    findings += _kept_name(document)
     agents |= included.agents
     graph, wrong = model_findings(document, Graph, without_header(document.data, Graph), hint=misplaced)
     findings += wrong
@@ -356,6 +357,17 @@ def _compiled(
     # The plan has the agents once, in their normal form.
     own = graph.model_copy(update={"agents": {}})
     return Plan(graph.name, {**_used((graph,), library), graph.name: own}, {}, agents), findings
+
+
+def _kept_name(document: Document) -> list[Diagnostic]:
+    """L103: a graph with the name of one that Loom ships would run in its place, below itself too."""
+    name = document.data.get("name")
+    if not isinstance(name, str) or not name.startswith("loom."):
+        return []
+    if name in NAMES and document.data == load_yaml(source_of(name), name).data:
+        return []
+    message = f"`{name}` is a name for graphs of Loom's own: they all begin with `loom.`"
+    return [document.diagnostic("L103", message, ("name",), fix="give the graph another name")]
 
 
 def _in_file(place: DocumentPath, keys: Set[str]) -> bool:

@@ -57,6 +57,10 @@ def number_or_mapping(value: Any) -> Any:
     return mapping(value)
 
 
+MAX_THREADS = 1_000
+"""The most tokens that a split makes of one."""
+
+
 class Edge(Part):
     """Where a token goes next."""
 
@@ -188,7 +192,8 @@ class Node(Part):
     emit: dict[str, JsonValue] = Field(default_factory=dict)
     """Events told when a token enters: type → data."""
     mutex: str | None = None
-    """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job."""
+    """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job. A `${…}` in it
+    makes one of many: ``room-${item.id}``."""
     only_while: str | None = None
     """Condition that must hold for a token to enter; until then it waits. When nothing is left that could make it hold,
     the node fails with the code ``deadlock``."""
@@ -204,8 +209,9 @@ class Node(Part):
             raise ValueError(f"write `{{activity: {value}, with: {{…}}}}`")
         return value
 
-    _mappings = field_validator("write", "emit")(mapping)
-    _condition = field_validator("only_while")(lambda value: value if value is None else condition(value))
+    # Names of their own: a kind of node with a validator of the same name would do away with these.
+    _shared_mappings = field_validator("write", "emit", "mutex")(mapping)
+    _shared_condition = field_validator("only_while")(lambda value: value if value is None else condition(value))
 
     def targets(self) -> tuple[str, ...]:
         """Every node that can follow this one, by whatever edge."""

@@ -8,11 +8,12 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import ExpressionError, UserError
-from loom_dsl.fields import Part, Retry, seconds
+from loom_dsl.expr.template import plain
+from loom_dsl.fields import Part, Retry, seconds, some_time
 from loom_dsl.graph.nodes import AnyNode
 from loom_dsl.graph.state import InputField, StateField, fits
 from loom_dsl.permissions.policy import Permissions
@@ -59,6 +60,7 @@ class Defaults(Part):
     """Retries of an activity."""
 
     _durations = field_validator("timeout", "heartbeat", mode="before")(seconds)
+    _some_time = field_validator("timeout", "heartbeat")(some_time)
 
 
 class Graph(Body):
@@ -82,6 +84,8 @@ class Graph(Body):
     """Agents by name: an agent's fields, or ``{file: reviewer.yaml}``."""
     graphs: dict[FieldName, Body] = Field(default_factory=dict)
     """Graphs that its nodes run: their nodes, or ``{file: part.yaml}``, a graph's document."""
+    defaults: Defaults | None = Field(default=None, exclude=True)
+    """What its activities have that do not say it themselves; the normal form has it in the activities."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,7 +93,11 @@ class Graph(Body):
         """Write the defaults into the activities: the normal form has none."""
         if not isinstance(value, dict) or "defaults" not in value:
             return value
-        given = Defaults.model_validate(value["defaults"]).model_dump(exclude_none=True, exclude_unset=True)
+        try:
+            read = Defaults.model_validate({} if value["defaults"] is None else value["defaults"])
+        except ValidationError:
+            return value  # the field is checked like any other, and what is wrong in it told at its place
+        given = read.model_dump(exclude_none=True, exclude_unset=True)
         rest = {key: item for key, item in value.items() if key != "defaults"}
         return _with_defaults(rest, given)
 
@@ -178,7 +186,7 @@ def filled_input(name: str, fields: Mapping[str, InputField], given: Any) -> dic
 
 def _filled(fields: Mapping[str, InputField], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The declared values, with defaults where none is given; and the names of those that are missing or do not fit."""
-    filled = {key: given.get(key, field.default) for key, field in fields.items()}
+    filled = {key: given[key] if key in given else plain(field.default) for key, field in fields.items()}
     unfit = []
     for key, field in fields.items():
         if filled[key] is None and field.optional:

@@ -1,5 +1,6 @@
 """Fields of a node that stand where they do not belong: what they go with, and where they would."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,19 @@ EDGES: Mapping[str, str] = {
 """Fields of edges."""
 
 
+SHORT: Mapping[str, str] = {
+    "approval": "ask",
+    "event": "name",
+    "fail": "message",
+    "join": "mode",
+    "llm": "model",
+    "loop": "do",
+    "map": "over",
+    "timer": "after",
+}
+"""What a text that stands behind a kind's key is, by the kind: ``event: paid`` is ``event: {name: paid}``."""
+
+
 Suggest = Callable[[str, set[str]], str]
 _KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function", "run", "action", "step", "task"})
 """What other languages have for what a node does."""
@@ -81,6 +95,8 @@ def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Sugge
     kind = kind_of(node)
     if inner:
         return _inside(list(inner), str(field))
+    if field in _spec_fields(kind) and not isinstance(node[kind], dict):
+        return f"`{field}` is a field of `{kind}`", f"write `{nested(kind, node[kind], str(field), node[field])}`"
     kinds = [f"`{name}`" for name, model in NODE_KINDS.items() if field in _fields(model)]
     if kinds:
         has = "a node that only chooses the way" if kind == Node.kind else f"`{kind}`"
@@ -95,6 +111,24 @@ def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Sugge
         return f"unknown field `{field}`", f"write {KINDS[str(field)]}"
     fields = _fields(NODE_KINDS.get(kind, Node)) | (set(NODE_KINDS) if kind == Node.kind else set())
     return _unknown(str(field), fields, suggest)
+
+
+def nested(kind: str, value: Any, *more: Any) -> str:
+    """Write a kind's key with its value as a mapping: ``event: {name: paid, key: …}``."""
+    fields = [f"{SHORT[kind]}: {_brief(value)}", *(f"{name}: {_brief(given)}" for name, given in [more] if more)]
+    return f"{kind}: {{{', '.join(fields)}}}"
+
+
+def _brief(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 40 and "\n" not in text and not set(text) & set("{}[],\"'") else "…"
+
+
+def _spec_fields(kind: str) -> set[str]:
+    """The fields of what stands behind a kind's key; none where that is no mapping of fields."""
+    spec = NODE_KINDS[kind].model_fields[kind].annotation if kind in SHORT else None
+    found = _fields(spec) if isinstance(spec, type) and issubclass(spec, BaseModel) else set()
+    return found | ({"ask"} if kind == "approval" else set())
 
 
 def _inside(inner: list[Any], field: str) -> tuple[str, str] | None:

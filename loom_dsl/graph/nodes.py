@@ -7,10 +7,11 @@ from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, fiel
 
 from loom_dsl.approvals.policy import read_policy
 from loom_dsl.errors import ExpressionError
-from loom_dsl.fields import Part, Retry, coded, listed
+from loom_dsl.fields import Part, Retry, coded, listed, some_time
 from loom_dsl.graph.edges import Node, condition, mapping, number_or_mapping, outage, seconds_or_mapping
 from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.text.canonical import canonical_json
+from loom_dsl.text.wording import shown, type_name
 
 # Nodes that choose, wait, join, write down and end.
 
@@ -19,13 +20,21 @@ class Branch(Node):
     """Only a choice of the way."""
 
 
+def unlike(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse what stands twice in a list of names."""
+    twice = next((name for name in value if value.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"`{twice}` stands there twice; write it once")
+    return value
+
+
 class ApprovalSpec(Part):
     """What is asked of a human."""
 
     request: JsonValue
     """Mapping that gives the request: `summary` for people, and whatever they need to see. ``ask: text`` is short for
     a request with that summary."""
-    choices: tuple[str, ...] = ("approve", "reject")
+    choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = ("approve", "reject")
     """The answers that count."""
     late: Literal["reject", "accept"] = "reject"
     """What a decision counts for that was sent after the deadline."""
@@ -33,6 +42,7 @@ class ApprovalSpec(Part):
     """What happens while nobody answers, and who may answer: the fields of an agent's `approvals`, or a `${…}`."""
 
     _mappings = field_validator("request", "policy")(mapping)
+    _unlike = field_validator("choices")(unlike)
 
     @field_validator("policy")
     @classmethod
@@ -66,14 +76,15 @@ class Approval(Node):
 class EventSpec(Part):
     """What a token waits for."""
 
-    name: str
-    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it."""
+    name: Annotated[str, Field(min_length=1)]
+    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it; it may have `${…}`, which are
+    computed when a token comes."""
     key: JsonValue = None
     """Only an event with this key; null takes any."""
     buffer: bool = True
     """Whether an event that came before the token counts. Otherwise it is gone."""
 
-    _mappings = field_validator("key")(mapping)
+    _mappings = field_validator("name", "key")(mapping)
 
     @model_validator(mode="before")
     @classmethod
@@ -115,7 +126,8 @@ class TimerSpec(Part):
     @model_validator(mode="after")
     def _one(self) -> "TimerSpec":
         if (self.after is None) == (self.until is None):
-            raise ValueError("a timer has `after` (a duration) or `until` (a time)")
+            this = "neither" if self.after is None else "both; remove one"
+            raise ValueError(f"a timer has `after` (a duration) or `until` (a time), and this one has {this}")
         if isinstance(self.until, str) and "${" not in self.until:
             _read_time(self.until)
         return self
@@ -247,6 +259,19 @@ class FailSpec(Part):
 
     _mappings = field_validator("code", "message", "details")(mapping)
 
+    @field_validator("code", "message", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)  # a code may look like a number
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"should be text; data for those who catch it goes into `details`, not {_shown(value)}")
+        return value
+
+
+def _shown(value: Any) -> str:
+    return f"a {type_name(value)}" if isinstance(value, dict | list) else shown(value)
+
 
 class Fail(Node):
     """Ends the graph as failed."""
@@ -302,12 +327,7 @@ class Activity(Node):
     _outage = field_validator("max_outage", mode="before")(outage)
     _arguments = field_validator("with_", "carrier", "events")(mapping)
 
-    @field_validator("timeout", "heartbeat")
-    @classmethod
-    def _some_time(cls, value: Any) -> Any:
-        if isinstance(value, float) and value <= 0:
-            raise ValueError("no attempt could be done in no time; give a duration, such as 30s")
-        return value
+    _some_time = field_validator("timeout", "heartbeat")(some_time)
 
 
 class ToolCallNode(Node):
@@ -353,9 +373,16 @@ class LlmSpec(Part):
     system: str = ""
     """What the model is told first."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    """Passed to the model as they are, such as temperature."""
+    """Passed to the model, such as temperature."""
 
-    _mappings = field_validator("model", "prompt", "system")(mapping)
+    _mappings = field_validator("model", "prompt", "system", "parameters")(mapping)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_short_form(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"a model is told something, too: write `{{model: {value}, prompt: TEXT}}`")
+        return value
 
 
 class LlmNode(Node):

@@ -7,6 +7,7 @@ from pydantic import JsonValue, ValidationError, model_validator
 
 from loom_dsl.agent.turn import TurnState, Usage
 from loom_dsl.errors import ExpressionError, PlanError
+from loom_dsl.expr.template import plain
 from loom_dsl.fields import Part
 
 Type = Literal["any", "str", "int", "float", "bool", "list", "dict"]
@@ -38,7 +39,8 @@ class StateField(Part):
     reduce: Literal["replace", "append", "extend", "add", "merge", "min", "max"] = "replace"
     """How a written value combines with what is there: needed where parallel branches write."""
     default: JsonValue = None
-    """What it is at first; absent: empty for a list and a dict, 0 for `add`, else null."""
+    """What it is at first; absent: empty for a list, a dict, and a text with `add`, 0 for
+    another `add`, else null."""
     doc: str = ""
     """What it is for: one sentence for people."""
 
@@ -96,12 +98,12 @@ def initial(fields: Mapping[str, StateField]) -> dict[str, Any]:
 
 def _first(field: StateField) -> Any:
     if field.default is not None:
-        return field.default
+        return plain(field.default)
     if field.reduce in ("append", "extend") or field.type == "list":
         return []
     if field.reduce == "merge" or field.type == "dict":
         return {}
-    return 0 if field.reduce == "add" else None
+    return {"str": "", "any": 0, "int": 0, "float": 0}.get(field.type) if field.reduce == "add" else None
 
 
 def reduced(name: str, field: StateField, old: Any, value: Any) -> Any:

@@ -145,11 +145,24 @@ def _unlocked(machine: "Machine", token: Token, node: Node) -> bool:
     """Whether nobody else is where the node's mutex is held; if so, this token holds it."""
     if node.mutex is None:
         return True
-    holder = machine.state.locks.get(node.mutex)
+    lock = _lock_of(machine, token, node.mutex)
+    holder = machine.state.locks.get(lock)
     if holder is not None and holder != token.at and holder in machine.state.tokens:
         return False
-    machine.state.locks = {**machine.state.locks, node.mutex: token.at}
+    machine.state.locks = {**machine.state.locks, lock: token.at}
     return True
+
+
+def _lock_of(machine: "Machine", token: Token, mutex: str) -> str:
+    """The name of the lock that a token needs now.
+
+    Raises:
+        ExpressionError: It cannot be computed, or is no text.
+    """
+    lock = machine.mapped(token, "mutex", mutex)
+    if not isinstance(lock, str) or not lock:
+        raise ExpressionError(f"the mutex of `{token.node}` is {str(lock)[:60]!r}; a lock's name is text")
+    return lock
 
 
 def set_deadline(machine: "Machine", token: Token, node: Node, names: dict[str, Any]) -> None:
@@ -222,11 +235,19 @@ def _may_go_on(machine: "Machine", token: Token) -> bool:
 
 def _why_blocked(machine: "Machine", token: Token) -> str:
     node = machine.node(token)
-    if node.mutex is not None and machine.state.locks.get(node.mutex) not in (None, token.at):
-        held = f"`{node.mutex}`, which `{machine.state.locks[node.mutex]}` holds"
+    lock = _lock_waited_for(machine, token, node)
+    if lock is not None and machine.state.locks.get(lock) not in (None, token.at):
+        held = f"`{lock}`, which `{machine.state.locks[lock]}` holds"
     else:
         held = f"`{node.only_while}`" if node.only_while else "the other items of its map"
     return f"`{token.node}` waits for {held}, and nothing that is left can change that"
+
+
+def _lock_waited_for(machine: "Machine", token: Token, node: Node) -> str | None:
+    try:
+        return None if node.mutex is None else _lock_of(machine, token, node.mutex)
+    except ExpressionError:
+        return None
 
 
 WORK = frozenset({"activity", "llm", "agent", "approval", "recurse"})

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from loom_dsl.graph.checks.data import check_data, check_use
 from loom_dsl.graph.checks.durability import check_durability, check_lock_order, check_locks
 from loom_dsl.graph.checks.expressions import check_expressions, check_meant, check_operands, check_results
+from loom_dsl.graph.checks.literals import check_literals
 from loom_dsl.graph.checks.references import check_arguments_given, check_registry
 from loom_dsl.graph.checks.shapes import check_shapes
 from loom_dsl.graph.checks.structure import check_catches, check_recursion, check_structure
@@ -34,6 +35,7 @@ def check_graph(
         yield from check_tokens(unit)
         yield from check_data(unit, checked)
         yield from check_expressions(unit, checked)
+        yield from check_literals(unit, checked)
         yield from check_operands(unit, checked)
         yield from check_meant(unit, checked)
         yield from check_results(unit)

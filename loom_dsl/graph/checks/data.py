@@ -154,6 +154,8 @@ def _misfit(field: StateField, value: Any) -> str:
     """What is wrong with a value that is written into a field, or nothing."""
     found = _type(value)
     wanted = {"append": "any", "extend": "list", "merge": "dict"}.get(field.reduce, field.type)
+    if field.reduce == "add" and field.type == "any" and field.default is None:
+        wanted = "float"  # it begins as 0
     fits = _fits(wanted, found) or (found == "null" and field.reduce == "replace")
     return "" if fits else _what(value) if not isinstance(value, str) or "${" not in value else f"a {found}"
 
@@ -228,7 +230,7 @@ def _parallel_writers(unit: Unit, checked: CheckContext, variables: Mapping[str,
 
 
 def _race_of(name: str, field: StateField, message: str, place: DocumentPath) -> Finding:
-    reducer = {"any": "append", "list": "extend", "dict": "merge", "bool": ""}.get(field.type, "add")
+    reducer = {"any": "append", "list": "extend", "dict": "merge", "bool": "", "str": ""}.get(field.type, "add")
     fix = f"give `{name}` a reducer, such as `reduce: {reducer}`, or write it after the branches are joined"
     if not reducer:
         fix = f"write it after the branches are joined, or make `{name}` a list with `reduce: append`"
@@ -257,7 +259,7 @@ def check_use(checked: CheckContext) -> Iterator[Finding]:
     read = {name: _read(unit) for name, unit in checked.units.items()}
     for name, unit in checked.units.items():
         inside = [inner for inner in checked.units if any(around is unit for around in checked.around(inner))]
-        fields = set().union(*(read[inner] for inner in {name, *inside}))
+        fields = set().union(*(read[inner] | _handed_on(checked.units[inner], read[inner]) for inner in {name, *inside}))
         for field in unit.body.state:
             if ("state",) not in fields and ("state", field) not in fields:
                 message = f"nothing reads `state.{field}`"
@@ -287,14 +289,27 @@ def _read(unit: Unit) -> set[tuple[str, ...]]:
     }
 
 
+def _handed_on(unit: Unit, read: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """The state fields whose written values are read as what they are, too: the result of a `set`."""
+    found: set[tuple[str, ...]] = set()
+    for key, node in unit.body.nodes.items():
+        if isinstance(node, Set) and (("nodes",) in read or ("nodes", key) in read or _result_is_read(unit, key)):
+            found |= {("state", name) for name in node.set}
+    return found
+
+
+def _result_is_read(unit: Unit, key: str) -> bool:
+    node = unit.body.nodes[key]
+    return any(_reads_result(follower) for follower in (node, *(unit.body.nodes[w.target] for w in unit.flow.out[key])))
+
+
 def _unread_answers(unit: Unit, read: set[tuple[str, ...]]) -> Iterator[Finding]:
     if ("nodes",) in read:
         return
     for key, node in unit.body.nodes.items():
         if not isinstance(node, LlmNode) or ("nodes", key) in read:
             continue
-        followers = [unit.body.nodes[way.target] for way in unit.flow.out[key]]
-        if not any(_reads_result(follower) for follower in (node, *followers)):
+        if not _result_is_read(unit, key):
             message = f"nothing reads the answer of `{key}`"
             yield Finding("L124", message, unit.at(key), f"read `nodes.{key}.text`, or remove the node", True)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.map_results import ADVICE, unreadable
-from loom_dsl.graph.checks.slots import list_of, slots_of
+from loom_dsl.graph.checks.slots import list_of, needed, slots_of, whole_number
 from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
-from loom_dsl.graph.edges import Node
+from loom_dsl.graph.edges import MAX_THREADS, Node
 from loom_dsl.graph.nodes import (
     Activity,
     Approval,
@@ -42,6 +42,11 @@ def check_durability(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     for key, node in unit.body.nodes.items():
         yield from _deadline(unit, checked, key, node)
         yield from _heartbeat(unit, key, node)
+        yield from _held_by_itself(unit, key, node)
+        times = whole_number(node.next.times)
+        if times is not None and times > MAX_THREADS:
+            message = f"`{key}` goes on {times:,} times at once; a split makes at most {MAX_THREADS:,} tokens"
+            yield Finding("L142", message, unit.at(key, "next", "times"), "write less, or use a `map`")
         yield from _refusal(unit, key, node)
         if node.compensate is not None and isinstance(node, _NO_EFFECT):
             message = f"`{key}` has no effect that could be taken back"
@@ -91,7 +96,30 @@ def _timed(unit: Unit, key: str) -> bool:
     return False
 
 
+def _held_by_itself(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
+    """L135: what must have happened before the node can only happen after it. L136: it cancels itself."""
+    if isinstance(node, Cancel) and key in node.cancel:
+        message = f"`{key}` cancels itself: the token that is there goes on all the same"
+        yield Finding("L136", message, unit.at(key, "cancel", node.cancel.index(key)), "remove it from the list")
+    if node.only_while is None:
+        return
+    flow = unit.flow
+    before = flow.reach([name for name in flow.entries if name != key], stop=frozenset({key})) - {key}
+    for name in needed(node.only_while):
+        if name in unit.body.nodes and name not in before and name in flow.reached:
+            where = "has its own result" if name == key else f"has a result of `{name}`, to which it leads alone"
+            message = f"`{key}` waits until it {where}, so it waits for ever"
+            yield Finding("L135", message, unit.at(key, "only_while"), "wait for what another branch does")
+            return
+
+
 def _heartbeat(unit: Unit, key: str, node: Node) -> Iterator[Finding]:
+    if isinstance(node, Activity) and node.heartbeat is not None and isinstance(node.timeout, float):
+        if node.heartbeat >= node.timeout:
+            message = f"the heartbeat of `{key}` may be {node.heartbeat:g} s late, and its time is over by then"
+            fix = f"write less than the timeout of {node.timeout:g} s, or leave it out"
+            yield Finding("L137", message, unit.at(key, "heartbeat"), fix)
+        return
     if not isinstance(node, Activity) or node.heartbeat is not None or node.carrier == "local":
         return
     if isinstance(node.timeout, float) and node.timeout > LONG:
@@ -145,15 +173,21 @@ Orders = dict[tuple[str, str], tuple[Unit, str]]
 """By a lock that is held and one that is waited for meanwhile: a node that waits."""
 
 
+def lock_of(node: Node) -> str | None:
+    """The lock that a node takes; None where it takes none, or where its name is computed and may be any."""
+    return None if node.mutex is None or "${" in node.mutex else node.mutex
+
+
 def check_locks(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph: L148."""
     for key, called in _runs_inside(unit, checked):
         node = unit.body.nodes[key]
-        if node.mutex is None or "deadlock" in node.catch:
+        held = lock_of(node)
+        if held is None or "deadlock" in node.catch:
             continue
-        for waiting, inner in _waiting(called, node.mutex, checked):
+        for waiting, inner in _waiting(called, held, checked):
             graph = inner.name or checked.graph.name
-            message = f"`{key}` holds `{node.mutex}` until its graph is done, and `{waiting}` in `{graph}` waits for it"
+            message = f"`{key}` holds `{held}` until its graph is done, and `{waiting}` in `{graph}` waits for it"
             yield Finding("L148", message, unit.at(key, "mutex"), "give the mutex to one of the two only")
             break
 
@@ -165,7 +199,7 @@ def _waiting(start: Unit, name: str, checked: CheckContext) -> Iterator[tuple[st
         unit = queue.pop(0)
         for key, node in unit.body.nodes.items():
             # Who catches the code says what is to happen when the lock never comes.
-            if node.mutex == name and key in unit.flow.reached and "deadlock" not in node.catch:
+            if lock_of(node) == name and key in unit.flow.reached and "deadlock" not in node.catch:
                 yield key, unit
         for _, called in _runs_inside(unit, checked):
             if called.name not in seen:
@@ -208,8 +242,8 @@ def _together(unit: Unit, checked: CheckContext) -> Iterator[tuple[tuple[Unit, s
     inside = dict(_runs_inside(unit, checked))
     items = any(call.parallel for call in checked.callers[unit.name])
     for first, second in combinations_with_replacement(inside, 2):
-        lock = unit.body.nodes[first].mutex
-        if lock is not None and lock == unit.body.nodes[second].mutex:
+        lock = lock_of(unit.body.nodes[first])
+        if lock is not None and lock == lock_of(unit.body.nodes[second]):
             continue  # it keeps them apart
         if items or any(split.parallel(first, second) for split in unit.splits):
             yield (unit, first), (unit, second)
@@ -234,7 +268,7 @@ class _Locks:
         return {} if called is None else {**self._below(called), **self._at(unit, key)}
 
     def _at(self, unit: Unit, key: str) -> Orders:
-        lock, called = unit.body.nodes[key].mutex, self._inside[unit.name][key]
+        lock, called = lock_of(unit.body.nodes[key]), self._inside[unit.name][key]
         if lock is None:
             return {}
         return {(lock, name): where for name, where in self._waited(called).items() if name != lock}
@@ -266,7 +300,7 @@ class _Locks:
 
 def _own_waits(unit: Unit) -> Waits:
     nodes = [(key, node) for key, node in unit.body.nodes.items() if key in unit.flow.reached and not _is_ready(node)]
-    return {node.mutex: (unit, key) for key, node in reversed(nodes) if node.mutex is not None}
+    return {lock: (unit, key) for key, node in reversed(nodes) if (lock := lock_of(node)) is not None}
 
 
 def _is_ready(node: Node) -> bool:

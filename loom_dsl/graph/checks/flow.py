@@ -149,12 +149,15 @@ class Split:
         kind: ``all``: every branch gets a token; ``each``: some may not; ``times``: one branch gets several.
         targets: The first node of each branch.
         branches: Which branches can come to a node before they are joined again: bit i for branch i, by node.
+        several: The same, where a join of `all` that makes one token of each round of them counts as none: of what comes
+            over one edge it takes one at a time, and lets the next go on after it.
     """
 
     key: str
     kind: Literal["all", "each", "times"]
     targets: tuple[str, ...]
     branches: dict[str, int]
+    several: dict[str, int]
 
     def parallel(self, first: str, second: str) -> bool:
         """Whether a token can be at the one node while another is at the second."""
@@ -166,6 +169,13 @@ class Split:
         if source == self.key:
             return sum(1 << i for i, first in enumerate(self.targets) if first == target)
         return self.branches.get(source, 0)
+
+    def brings(self, sources: Iterable[str], target: str) -> bool:
+        """Whether more than one token can come to a node over these edges, one after the other."""
+        found = 0
+        for source in sources:
+            found |= self.over(source, target) | self.several.get(source, 0)
+        return found.bit_count() > 1
 
 
 def splits_of(flow: ControlFlow) -> list[Split]:
@@ -193,11 +203,27 @@ def _split(flow: ControlFlow, key: str, kind: Literal["all", "each", "times"], t
     whole = [flow.reach((target,)) for target in dict.fromkeys(targets)]
     # After a join that every branch leads to, there is one token again.
     closing = frozenset(name for name in set.intersection(*whole) if closes(flow.body.nodes[name]))
+    branches = _reached_by(flow, targets, closing)
+    in_rounds = {name for name in closing if _in_rounds(flow, name, key, targets, branches)}
+    several = _reached_by(flow, targets, closing - in_rounds) if in_rounds else branches
+    return Split(key, kind, targets, branches, several)
+
+
+def _reached_by(flow: ControlFlow, targets: tuple[str, ...], stop: frozenset[str]) -> dict[str, int]:
     branches: dict[str, int] = {}
     for index, target in enumerate(targets):
-        for name in flow.reach((target,), stop=closing):
+        for name in flow.reach((target,), stop=stop):
             branches[name] = branches.get(name, 0) | 1 << index
-    return Split(key, kind, targets, branches)
+    return branches
+
+
+def _in_rounds(flow: ControlFlow, name: str, key: str, targets: tuple[str, ...], branches: dict[str, int]) -> bool:
+    """Whether several branches of a split come to a join of `all` over the same edge."""
+    spec = flow.body.nodes[name]
+    if not isinstance(spec, Join) or (spec.join.mode, spec.join.need, spec.join.threads) != ("all", None, None):
+        return False
+    first = targets.count(name) if key in flow.sources(name) else 0
+    return first > 1 or any(branches.get(s, 0).bit_count() > 1 for s in flow.sources(name) if s != key)
 
 
 def closes(node: Node) -> bool:

@@ -10,6 +10,7 @@ from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.data import writes_of
 from loom_dsl.graph.checks.durability import check_durability
 from loom_dsl.graph.checks.expressions import check_expressions, check_meant, check_operands
+from loom_dsl.graph.checks.literals import check_literals
 from loom_dsl.graph.checks.references import check_arguments_given, check_registry
 from loom_dsl.graph.checks.shapes import check_shapes
 from loom_dsl.graph.checks.slots import texts_of
@@ -17,7 +18,7 @@ from loom_dsl.graph.checks.structure import check_structure, did_you_mean
 from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve, Unit
 from loom_dsl.graph.edges import Next, Node
 from loom_dsl.graph.graph import Body, Graph
-from loom_dsl.graph.nodes import AnyNode, Branch
+from loom_dsl.graph.nodes import AnyNode, Branch, End, Fail, Recurse, kind_of
 from loom_dsl.graph.state import InputField, StateField
 from loom_dsl.text.canonical import Json
 
@@ -75,6 +76,7 @@ def _findings(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """What does not depend on all of the document: not what is never used, may not have run, or joins what."""
     yield from check_structure(unit, checked)
     yield from check_expressions(unit, checked)
+    yield from check_literals(unit, checked)
     yield from check_operands(unit, checked)
     yield from check_meant(unit, checked)
     yield from check_shapes(unit, checked)
@@ -206,7 +208,12 @@ def _replaced(given: Any, place: DocumentPath, value: Json) -> Any:
     return {key: _replaced(item, tuple(rest), value) if key == first else item for key, item in given.items()}
 
 
+_ENDS = frozenset({End.kind, Fail.kind, Recurse.kind})
+
+
 def _stand_in(node: Any, nodes: Mapping[str, Any]) -> Node:
     """A node with an edge to every node that the broken one names anywhere, and with a bound."""
+    if kind_of(node) in _ENDS:
+        return End.model_construct(end=None, max_visits=1)
     named = dict.fromkeys(text for _, text in texts_of(node) if text in nodes)
     return Branch.model_construct(next=Next.model_construct(all=tuple(named)), max_visits=1)

@@ -1,6 +1,7 @@
 """L152 and L153: what a node gives to a function, a tool or an agent, against what that takes."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.generated import GeneratedGraph
 from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode, Subgraph, ToolCallNode
+from loom_dsl.text.wording import strange_letter
 from loom_dsl.tools.arguments import describe_type, schema_at, violations
+from loom_dsl.tools.mcp import is_mcp
 
 Schema = Mapping[str, Any]
 _TASKS = frozenset(
@@ -101,7 +104,7 @@ def _misfit(call: _Call, argument: str, value: Any, place: DocumentPath) -> Iter
 def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph. Only agents are known by the document itself; for the rest the caller is asked."""
     for key, node in unit.body.nodes.items():
-        if isinstance(node, AgentNode) and node.agent not in checked.graph.agents:
+        if isinstance(node, AgentNode) and node.agent not in checked.graph.agents and "${" not in node.agent:
             message = f"`{key}` runs the agent `{node.agent}`, which is not in `agents`"
             fix = did_you_mean(node.agent, checked.graph.agents, "agents")
             yield Finding("L150", message, unit.at(key, "agent"), fix)
@@ -114,10 +117,26 @@ def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
         for what, name, place in _names(node):
             if not name.strip():
                 yield Finding("L150", f"`{key}` names no {what}", unit.at(key, *place), f"give the name of one {what}")
+            elif wrong_name := _no_reference(what, name):
+                yield Finding("L150", wrong_name, unit.at(key, *place), "write `module:function`, in plain letters")
             elif checked.resolve is not None and "${" not in name:
                 wrong = checked.resolve(what, name)
                 if wrong is not None:
                     yield Finding("L150", wrong, unit.at(key, *place))
+
+
+_REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _no_reference(what: str, name: str) -> str:
+    """Why a name cannot be that of a function in a module, or of a tool; nothing where it can."""
+    if what not in ("activity", "tool") or "${" in name or is_mcp(name):
+        return ""
+    if foreign := strange_letter(name):
+        return f"`{name[:60]}` has {foreign}"
+    if ":" in name and not _REFERENCE.fullmatch(name):
+        return f"`{name[:60]}` names no function of a module"
+    return ""
 
 
 def _names(node: Node) -> Iterator[tuple[str, str, DocumentPath]]:

@@ -1,15 +1,15 @@
 """L126: an expression reads a field that a result never has; L131: it asks for a choice that nobody can make."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loom_dsl.agent.run import RunResult
 from loom_dsl.graph.checks.expressions import expressions_of
 from loom_dsl.graph.checks.flow import FlowEdge
 from loom_dsl.graph.checks.slots import Reading, Slot, slots_of
 from loom_dsl.graph.checks.structure import did_you_mean
+from loom_dsl.graph.checks.types import AGENT, LLM, Schema
 from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
 from loom_dsl.graph.nodes import (
     Activity,
@@ -24,11 +24,10 @@ from loom_dsl.graph.nodes import (
     Subgraph,
     ToolCallNode,
 )
+from loom_dsl.tools.arguments import schema_at
 
 Fields = frozenset[str]
 APPROVAL: Fields = frozenset({"choice", "by", "message", "edited"})
-AGENT: Fields = frozenset(RunResult.model_fields)
-LLM: Fields = frozenset({"text", "usage", "cost"})
 FAILED: Fields = frozenset({"ok", "code", "message"})
 """What a token carries that left a node by `catch` or by its deadline."""
 EXPIRED = "expired"
@@ -54,35 +53,35 @@ class Shapes:
     unit: Unit
     checked: CheckContext
 
-    def of(self, key: str) -> Fields | None:
-        """The fields of a node's result; None when it may have any, or is no object."""
+    def of(self, key: str) -> list[Schema] | None:
+        """What a node's result may be; None when it may have any fields, or is no object."""
         node = self.unit.body.nodes[key]
         if isinstance(node, Approval):
-            return APPROVAL
+            return [_object(APPROVAL)]
         if isinstance(node, AgentNode):
-            return AGENT
+            return [AGENT]
         if isinstance(node, LlmNode):
-            return LLM
+            return [LLM]
         if isinstance(node, Set):
-            return frozenset(node.set)
+            return [_object(node.set)]
         if isinstance(node, Join):
-            return frozenset(self.unit.flow.sources(key)) if node.join.threads is None else None
+            return [_object(self.unit.flow.sources(key))] if node.join.threads is None else None
         if isinstance(node, Activity | ToolCallNode):
             contract = self.checked.contract(node)
-            return _closed(contract.result) if contract is not None else None
+            return [contract.result] if contract is not None and contract.result is not None else None
         return self._of_graph(node) if isinstance(node, Subgraph) and node.called else None
 
-    def read(self, key: str, slot: Slot) -> Fields | None:
-        """The fields of what `result` is in a slot."""
+    def read(self, key: str, slot: Slot) -> list[Schema] | None:
+        """What `result` may be in a slot."""
         if slot.items:
             return None
         own = slot.after and not isinstance(self.unit.body.nodes[key], Branch | Race)
         return self.of(key) if own else self._arriving(key)
 
-    def _arriving(self, key: str) -> Fields | None:
-        """The fields of what a token carries that comes to a node, over nodes that only choose the way."""
+    def _arriving(self, key: str) -> list[Schema] | None:
+        """What a token may carry that comes to a node, over nodes that only choose the way."""
         flow = self.unit.flow
-        found: set[str] = set()
+        found: list[Schema] = []
         seen, queue = {key}, [key]
         while queue:
             to = queue.pop()
@@ -95,15 +94,15 @@ class Shapes:
                     queue += [way.source] if way.source not in seen else []
                     seen.add(way.source)
                     continue
-                fields = self._over(way)
-                if fields is None:
+                carried = self._over(way)
+                if carried is None:
                     return None
-                found |= fields
-        return frozenset(found)
+                found += carried
+        return found
 
-    def _over(self, way: FlowEdge) -> Fields | None:
+    def _over(self, way: FlowEdge) -> list[Schema] | None:
         if way.kind == "catch" or (way.kind == "deadline" and not self._asks(way.source)):
-            return FAILED
+            return [_object(FAILED)]
         return self.of(way.source)
 
     def _passes(self, way: FlowEdge) -> bool:
@@ -113,12 +112,29 @@ class Shapes:
     def _asks(self, key: str) -> bool:
         return isinstance(self.unit.body.nodes[key], Approval)
 
-    def _of_graph(self, node: Subgraph) -> Fields | None:
+    def _of_graph(self, node: Subgraph) -> list[Schema] | None:
         called = self.checked.find(node.called)
         ends: list[Any] = [end.end for end in called.body.nodes.values() if isinstance(end, End)] if called else []
         if not ends or not all(isinstance(end, dict) for end in ends):
             return None
-        return frozenset(name for end in ends for name in end)
+        return [_object([name for end in ends for name in end])]
+
+
+def _object(names: Iterable[str]) -> Schema:
+    return {"type": "object", "properties": {name: {} for name in names}, "additionalProperties": False}
+
+
+def missing(schemas: list[Schema], keys: Sequence[str]) -> tuple[int, Fields] | None:
+    """Which of the keys is the first that none of the schemas has, and those that there are; None if they all may be."""
+    for depth, name in enumerate(keys):
+        known = [_closed({**schema_at(schema, keys[:depth]), "$defs": schema.get("$defs", {})}) for schema in schemas]
+        if not known or None in known:
+            return None
+        there = frozenset[str]().union(*(fields for fields in known if fields is not None))
+        if name not in there:
+            return depth, there
+        schemas = [schema for schema, fields in zip(schemas, known, strict=True) if fields and name in fields]
+    return None
 
 
 def _closed(schema: Mapping[str, Any] | None) -> Fields | None:
@@ -138,14 +154,18 @@ def _fields(shapes: Shapes, key: str, slot: Slot, place: tuple[str | int, ...], 
     for reference in reading.references:
         root, *keys = reference.path
         if root == "nodes" and len(keys) > 1 and keys[0] in nodes:
-            known, name, whose, about = shapes.of(keys[0]), keys[1], f"the result of `{keys[0]}`", ("nodes", keys[0])
-        elif root == "result" and keys and not reference.soft:
-            known, name, whose, about = shapes.read(key, slot), keys[0], "`result`", ("result",)
+            schemas, inner, whose, about = shapes.of(keys[0]), keys[1:], f"nodes.{keys[0]}", ("nodes", keys[0])
+        elif root == "result" and keys:
+            schemas, inner, whose, about = shapes.read(key, slot), keys, "result", ("result",)
         else:
             continue
-        if known is not None and name not in known and not reference.soft:
-            message = f"{whose} has no field `{name}` when `{key}` reads it"
-            fix = did_you_mean(name, sorted(known), "fields")
+        found = missing(schemas, inner) if schemas is not None and not reference.soft else None
+        if found is not None:
+            depth, known = found
+            within = [whose, *inner[:depth]]
+            plain = f"the result of `{keys[0]}`" if root == "nodes" and not depth else f"`{'.'.join(within)}`"
+            message = f"{plain} has no field `{inner[depth]}` when `{key}` reads it"
+            fix = did_you_mean(inner[depth], sorted(known), "fields")
             yield Finding("L126", message, shapes.unit.at(key, *place), fix, about=about)
 
 

@@ -101,6 +101,35 @@ def list_of(source: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
+def needed(condition: str) -> list[str]:
+    """The nodes without whose results a condition is false or fails, as far as it says so plainly."""
+    try:
+        tree = ast.parse(condition.strip(), mode="eval").body
+    except SyntaxError:
+        return []
+    parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+    found = []
+    for part in parts:
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "has":
+            found += [ref.path[1] for ref in _references(part, frozenset()) if ref.path[0] == "nodes" and ref.path[1:]]
+        elif isinstance(part, ast.Compare | ast.Attribute | ast.Subscript):
+            inner = [ref for ref in _references(part, frozenset()) if not ref.soft]
+            found += [ref.path[1] for ref in inner if ref.path[0] == "nodes" and ref.path[1:]]
+    return found
+
+
+def whole_number(value: Any) -> int | None:
+    """The whole number that a document says: written out, or as a ``${…}`` that reads nothing; else None."""
+    if isinstance(value, str):
+        found = readings(value)
+        try:
+            alone = len(found) == 1 and found[0].constant
+            value = compile_template(value).evaluate({}) if alone else None
+        except ExpressionError:
+            return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def readings(text: str) -> list[Reading]:
     """Read every ``${…}`` of a text."""
     if "${" not in text:
@@ -260,6 +289,8 @@ def slots_of(node: Node) -> Iterator[Slot]:
     """Every place of a node with a value that is computed."""
     if node.only_while is not None:
         yield Slot(("only_while",), node.only_while, "condition")
+    if node.mutex is not None:
+        yield Slot(("mutex",), node.mutex)
     if node.deadline is not None:
         yield Slot(("deadline", "after"), node.deadline.after)
     yield from (Slot(("emit", name), value, shown=True) for name, value in node.emit.items())
@@ -293,6 +324,8 @@ def _own(node: Node) -> Iterator[Slot]:
 
 def _of_work(node: Activity | ToolCallNode | AgentNode | LlmNode) -> Iterator[Slot]:
     if isinstance(node, LlmNode):
+        yield Slot(("llm", "model"), node.llm.model)
+        yield Slot(("llm", "parameters"), node.llm.parameters, shown=True)
         yield Slot(("llm", "system"), node.llm.system, shown=True)
         yield Slot(("llm", "prompt"), node.llm.prompt, shown=True)
         yield Slot(("max_outage",), node.max_outage)
@@ -307,7 +340,7 @@ def _of_flow(node: Node) -> Iterator[Slot]:
         yield Slot(("approval", "request"), node.approval.request, shown=True)
         yield Slot(("approval", "policy"), node.approval.policy, shown=True)
     elif isinstance(node, EventNode):
-        yield Slot(("event", "key"), node.event.key)
+        yield from (Slot(("event", name), getattr(node.event, name)) for name in ("name", "key"))
     elif isinstance(node, Timer):
         yield from (Slot(("timer", name), getattr(node.timer, name)) for name in ("after", "until"))
     elif isinstance(node, Join):
@@ -319,13 +352,14 @@ def _of_flow(node: Node) -> Iterator[Slot]:
     elif isinstance(node, Fail):
         yield from (Slot(("fail", n), getattr(node.fail, n), shown=True) for n in ("code", "message", "details"))
     elif isinstance(node, Recurse):
-        yield Slot(("recurse", "policy"), node.recurse.policy)
+        yield from (Slot(("recurse", name), getattr(node.recurse, name)) for name in ("policy", "compacted"))
 
 
 def _of_map(spec: MapSpec) -> Iterator[Slot]:
     yield Slot(("map", "over"), spec.over, "expression")
     yield Slot(("map", "with"), spec.with_, items=True)
     yield Slot(("map", "need"), spec.need)
+    yield Slot(("map", "first"), spec.first)
     if spec.barrier is not None:
         yield Slot(("map", "barrier", "limit"), spec.barrier.limit)
         if spec.barrier.exclusive != "false":

@@ -62,7 +62,7 @@ def check_structure(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
 
 def _starts(unit: Unit) -> Iterator[Finding]:
     body = unit.body
-    if body.start not in body.nodes:
+    if body.nodes and body.start not in body.nodes:
         fix = did_you_mean(body.start, body.nodes, "nodes")
         yield Finding("L101", f"start is `{body.start}`, which is not a node", (*unit.place, "start"), fix)
     if body.on_abort is not None and body.on_abort not in body.nodes:
@@ -90,7 +90,7 @@ def _targets(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
                 fix = did_you_mean(at, inner.nodes, "nodes")
                 yield Finding("L102", message, unit.at(key, "map", "barrier", "at"), fix)
     for call in unit.calls():
-        if checked.find(call.name) is None and call.name not in checked.library:
+        if checked.find(call.name) is None and call.name not in checked.library and "${" not in call.name:
             known = [*checked.graph.graphs, checked.graph.name, *checked.library]
             message = f"`{call.key}` runs the graph `{call.name}`, which is not known"
             stem = call.name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
@@ -101,6 +101,8 @@ def _targets(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
 
 def _meant(target: str, nodes: Mapping[str, Node]) -> str:
     """Which node an edge may mean; other languages have ends that are no nodes."""
+    if "${" in target:
+        return "a target is not computed; write a choice: `next: [{if: CONDITION, to: a}, {to: b}]`"
     if target.strip("_").lower() not in ("end", "exit", "stop", "return", "finish", "succeed", "done"):
         return did_you_mean(target, nodes, "nodes")
     ends = [key for key, node in nodes.items() if isinstance(node, End)]

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from loom_dsl.graph.checks.flow import ControlFlow, Split, closes
-from loom_dsl.graph.checks.slots import list_of
+from loom_dsl.graph.checks.slots import list_of, whole_number
 from loom_dsl.graph.checks.unit import Finding, Unit
 from loom_dsl.graph.nodes import Activity, AgentNode, Cancel, End, Fail, Join, Map, Race, Recurse, ToolCallNode
 
@@ -27,9 +27,10 @@ def check_tokens(unit: Unit) -> Iterator[Finding]:
 def _wanting(unit: Unit, key: str, node: Map) -> Iterator[Finding]:
     """L111 of a map: it would go on with fewer results than it says that it needs."""
     spec = node.map
-    items = list_of(spec.over) if isinstance(spec.need, int) and spec.open is None else None
-    if items is not None and isinstance(spec.need, int) and spec.need > len(items):
-        message = f"`{key}` needs {spec.need} results, and its list has {len(items)} items"
+    need = whole_number(spec.need)
+    items = list_of(spec.over) if need is not None and spec.open is None else None
+    if items is not None and need is not None and need > len(items):
+        message = f"`{key}` needs {need} results, and its list has {len(items)} items"
         yield Finding("L111", message, unit.at(key, "map", "need"), "need fewer, or leave it out to need all")
 
 
@@ -87,14 +88,15 @@ def _join(unit: Unit, key: str, node: Join, splits: list[Split]) -> Iterator[Fin
     spec, sources = node.join, unit.flow.sources(key)
     if "join_deadlock" in node.catch or "any" in node.catch:
         return  # it is said what is to happen when it can never go on
-    if isinstance(spec.need, int) and spec.need > len(sources):
-        message = f"`{key}` needs {spec.need} tokens, and {len(sources)} edges lead to it"
+    need = whole_number(spec.need)
+    if need is not None and need > len(sources):
+        message = f"`{key}` needs {need} tokens, and {len(sources)} edges lead to it"
         yield Finding("L111", message, unit.at(key, "join", "need"), f"need at most {len(sources)}, or use `threads`")
         return
-    if spec.mode == "taken" or spec.need == 1 or spec.threads == 1:
+    if spec.mode == "taken" or need == 1 or whole_number(spec.threads) == 1:
         return
     if spec.threads is not None or spec.need is not None:
-        if not any(_together(split, key, sources) for split in splits):
+        if not any(split.brings(sources, key) for split in splits):
             yield _no_split(unit, key)
     elif key in unit.flow.entries and sources:
         message = f"`{key}` waits for a token from each of its edges, and the first token comes over none of them"

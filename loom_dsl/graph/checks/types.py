@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loom_dsl.agent.run import RunResult
+from loom_dsl.agent.run import ModelResult, RunResult
 from loom_dsl.graph.checks.slots import Reading, Slot, readings
 from loom_dsl.graph.checks.unit import CheckContext, Unit
 from loom_dsl.graph.nodes import (
@@ -41,8 +41,10 @@ _OF_TYPES: Mapping[str, Kinds] = {
 _OBJECTS = (Approval, AgentNode, LlmNode, Join, Set)
 _MAX_TYPE_DEPTH = 20
 """Results that are made of one another, one after the other, before their types are not looked at any more."""
-_AGENT: Schema = RunResult.model_json_schema()
-_TEXTS = {(LlmNode, "text"), (Approval, "choice")}
+AGENT: Schema = RunResult.model_json_schema(mode="serialization")
+LLM: Schema = ModelResult.model_json_schema(mode="serialization")
+"""What the results of agents and of models are, to the leaf."""
+_TEXTS = {(Approval, "choice")}
 
 
 def whole(text: str) -> Reading | None:
@@ -153,7 +155,9 @@ def _of_node(unit: Unit, checked: CheckContext, key: str, keys: Sequence[str]) -
     if isinstance(node, Subgraph | Loop):
         return _of_graph(unit, checked, node, keys)
     if isinstance(node, AgentNode) and keys:
-        return kinds_of_schema(schema_at(_AGENT, keys), _AGENT)
+        return kinds_of_schema(schema_at(AGENT, keys), AGENT)
+    if isinstance(node, LlmNode) and keys:
+        return kinds_of_schema(schema_at(LLM, keys), LLM)
     if isinstance(node, Join) and keys and node.join.threads is None and keys[0] in unit.body.nodes:
         return kinds_of_result(unit, checked, keys[0], keys[1:])
     several = (isinstance(node, Map) and not node.map.detach) or (isinstance(node, Join) and node.join.threads)

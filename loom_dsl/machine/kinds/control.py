@@ -10,6 +10,7 @@ from loom_dsl.machine.commands import TurnEnded
 from loom_dsl.machine.state import Token
 from loom_dsl.machine.tokens.ending import drop
 from loom_dsl.machine.tokens.moves import Moves, NodeHandler
+from loom_dsl.text.canonical import canonical_json
 
 
 class BranchHandler(NodeHandler[Node]):
@@ -89,4 +90,7 @@ class FailHandler(NodeHandler[Fail]):
         code, message, details = (
             machine.mapped(token, slot, getattr(node.fail, slot), names) for slot in ("code", "message", "details")
         )
-        machine.fail_frame(token, str(code), str(message), details)
+        if not isinstance(code, str | int) or isinstance(code, bool) or code == "":
+            raise ExpressionError(f"the code of `{token.node}` is {str(code)[:60]!r}; a code is text")
+        text = message if isinstance(message, str) else canonical_json(message)
+        machine.fail_frame(token, str(code), text, details)

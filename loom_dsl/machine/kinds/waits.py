@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loom_dsl.errors import ExpressionError
+from loom_dsl.expr.template import may_be
 from loom_dsl.fields import MAX_DURATION
 from loom_dsl.graph.nodes import EventNode, Race, Timer
 from loom_dsl.machine.commands import StartTimer
@@ -18,7 +19,10 @@ class EventHandler(NodeHandler[EventNode]):
 
     def enter(self, machine: Moves, token: Token, node: EventNode, names: dict[str, Any]) -> None:
         """Take an event that has come, or wait for one."""
-        wanted = EventRecord(node.event.name, machine.mapped(token, "key", node.event.key, names))
+        name = machine.mapped(token, "name", node.event.name, names)
+        if not isinstance(name, str) or not name:
+            raise ExpressionError(f"the event of `{token.node}` has the name {str(name)[:60]!r}; a name is text")
+        wanted = EventRecord(name, machine.mapped(token, "key", node.event.key, names))
         if node.event.buffer:
             for event in machine.state.events:
                 if _matches(wanted, event):
@@ -36,7 +40,7 @@ class EventHandler(NodeHandler[EventNode]):
 
     def awaits(self, node: EventNode, name: str) -> bool:
         """Whether the node takes an event of this name that came before it."""
-        return node.event.name == name and node.event.buffer
+        return node.event.buffer and may_be(node.event.name, name)
 
 
 def _matches(wanted: EventRecord, event: dict[str, Any]) -> bool:

@@ -55,9 +55,10 @@ class LlmHandler(NodeHandler[LlmNode]):
     def enter(self, machine: Moves, token: Token, node: LlmNode, names: dict[str, Any]) -> None:
         """Call the model."""
         given = {
-            slot: machine.mapped(token, slot, getattr(node.llm, slot), names) for slot in ("model", "prompt", "system")
+            slot: machine.mapped(token, slot, getattr(node.llm, slot), names)
+            for slot in ("parameters", "model", "prompt", "system")
         }
-        arguments = {"parameters": node.llm.parameters, **given}
+        arguments = given
         outage = _outage(machine, token, node, names)
         _run(machine, token, "loom.llm.call", arguments, timeout=1800.0, heartbeat=5.0, retry=LLM_RETRY, **outage)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from loom_dsl.errors import ExpressionError
-from loom_dsl.graph.edges import Node
+from loom_dsl.graph.edges import MAX_THREADS, Node
 from loom_dsl.graph.plan import Plan, condition
 from loom_dsl.graph.state import FIELDS, reduced, written
 from loom_dsl.machine.commands import CancelTimer
@@ -20,7 +20,6 @@ from loom_dsl.machine.tokens.node_events import blamed, ended
 from loom_dsl.machine.tokens.retry import wait_over
 from loom_dsl.machine.tokens.scope import state_frame
 
-MAX_THREADS = 1_000
 """Tokens that one node may send out."""
 N = TypeVar("N", bound=Node, contravariant=True)
 
