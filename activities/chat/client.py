@@ -16,16 +16,18 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import httpx2
 import openai
 
-from activities.chat.errors import Provider, chunk_error, status_error
+from activities.chat.errors import Provider, chunk_error, ended_badly, error_in, status_error
 from activities.chat.provider import address, is_local
 from activities.chat.reply import ModelReply, ReplyBuilder
 from activities.chat.stream import AnswerStream, Clock, Timeouts
 from activities.connections import causes_of
+from loom_dsl.agent import finish
 from loom_dsl.errors import ConfigurationError, ModelProtocolError, ModelUnavailable
 
 # The body of a chat request, joined from JSON that exists already.
@@ -82,6 +84,12 @@ def model_of(body: bytes) -> str:
     """Return the model that a body of `chat_body` asks for; empty for another body."""
     found = _MODEL.match(body)
     return str(json.loads(found[1])) if found else ""
+
+
+def tools_of(body: bytes) -> set[str]:
+    """Return the names of the tools that a body of `chat_body` offers."""
+    offered = json.loads(body).get("tools") or []
+    return {str(tool["function"]["name"]) for tool in offered if isinstance(tool.get("function"), dict)}
 
 
 def _bytes(text: bytes | str) -> bytes:
@@ -162,7 +170,7 @@ class ChatEndpoint:
         """
         clock = Clock(self.provider.host, timeouts)
         response = await self._open(body, clock, timeouts, headers or {})
-        builder = ReplyBuilder(self._limit)
+        builder = ReplyBuilder(self._limit, model=model_of(body), tools=partial(tools_of, body))
         answer = AnswerStream(_read(response, self.provider), clock, self.provider, 2 * self._limit + 65536)
         try:
             while (batch := await self._next(answer, builder)) is not None:
@@ -170,14 +178,14 @@ class ChatEndpoint:
                 builder.done = answer.ended
                 if builder.complete:
                     clock.hurry()
-                if text and (pending := on_text(text)) is not None:
-                    await pending
+                await _tell(on_text, text)
+            await _tell(on_text, builder.close())
         finally:
             # Also when cancelled: the connection closes at once, and the provider stops generating.
             await response.aclose()
-        if not builder.complete:
-            raise ModelUnavailable(f"{self.provider.host} ended its answer before it was complete.")
-        return builder.reply(response.headers.get("x-request-id", ""))
+        self._check(builder, answer)
+        with self._understood():
+            return builder.reply(response.headers.get("x-request-id", ""))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -206,23 +214,39 @@ class ChatEndpoint:
                 return await clock.wait(opened)
             except openai.APIStatusError as error:
                 found, model = error.response, model_of(body)
-                raise status_error(self.provider, found.status_code, error.body, found.headers, model=model) from None
+                raise status_error(self.provider, found.status_code, found.text, found.headers, model=model) from None
 
     async def _next(self, answer: AnswerStream, builder: ReplyBuilder) -> list[dict[str, Any]] | None:
         try:
             return await answer.next()
-        except ModelUnavailable:
+        except (ModelUnavailable, ModelProtocolError):
             # Some providers tell the finish reason, and then neither an end mark nor close properly.
             if builder.complete:
                 return None
             raise
 
     def _add(self, builder: ReplyBuilder, chunk: Mapping[str, Any], body: bytes) -> str:
-        error = chunk.get("error") or (chunk if chunk.get("object") == "error" else None)
-        if error:
+        if (error := error_in(chunk)) is not None:
             raise chunk_error(self.provider, error, model=model_of(body))
-        try:
+        with self._understood():
             return builder.add(chunk)
+
+    def _check(self, builder: ReplyBuilder, answer: AnswerStream) -> None:
+        """Refuse what has the form of an answer and is none: nobody said a word, or it was given up."""
+        host = self.provider.host
+        if builder.finish == finish.FAILED:
+            raise ended_badly(self.provider, builder.end_word)
+        if not builder.complete:
+            raise ModelUnavailable(f"{host} ended its answer before it was complete.")
+        if not builder.seen:
+            raise ModelProtocolError(f"{self.provider.url} answered 200 without an answer in it: {answer.first}")
+        if builder.empty:
+            raise ModelProtocolError(f"{host} ended an empty answer without saying why it ended.")
+
+    @contextlib.contextmanager
+    def _understood(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as problem:
             raise ModelProtocolError(f"The answer of {self.provider.host} cannot be used: {problem}.") from None
 
@@ -242,6 +266,11 @@ def endpoint_from_environment(model: str, env: Mapping[str, str]) -> tuple[ChatE
     found = address(model, env)
     endpoint = ChatEndpoint(found.base_url, found.api_key, key_name=found.key_name, url_name=found.url_name)
     return endpoint, found.model
+
+
+async def _tell(on_text: OnText, text: str) -> None:
+    if text and (pending := on_text(text)) is not None:
+        await pending
 
 
 async def _read(response: httpx2.Response, provider: Provider) -> AsyncIterator[bytes]:

@@ -7,6 +7,7 @@ one JSON document although a stream was asked for, or a web page from something 
 import asyncio
 import contextlib
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -126,6 +127,7 @@ class EventReader:
         self._data_size = 0
         self._after_cr = False
         self._first = True
+        self._failed = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Take bytes, and yield the data of each event that they complete.
@@ -168,10 +170,16 @@ class EventReader:
             if self._data:
                 data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
                 self._data, self._data_size = [], 0
-                yield data
+                yield _as_error(data) if self._failed else data
+            self._failed = False
             return
-        # All other fields (event, id, retry) and comments, which keep connections alive, say nothing here.
-        if line.startswith(b"data:"):
+        if line.startswith((b"event: error", b"event:error")):
+            self._failed = True
+        elif line.startswith(b"{") and not self._data:
+            # An error is often put between the events as it is.
+            yield line
+        # All other fields (id, retry) and comments, which keep connections alive, say nothing here.
+        elif line.startswith(b"data:"):
             value = line[6:] if line[5:6] == b" " else line[5:]
             self._data.append(value)
             self._data_size += len(value)
@@ -180,6 +188,17 @@ class EventReader:
     def _check(self, size: int) -> None:
         if size > self._limit:
             raise ValueError(f"an event is over {self._limit} bytes")
+
+
+def _as_error(data: bytes) -> bytes:
+    """Write what an event named `error` says as the error that it is."""
+    try:
+        said = json.loads(data)
+    except ValueError:
+        said = data.decode("utf-8", "replace").strip()
+    if isinstance(said, dict) and (said.get("error") or not said):
+        return data if said else b'{"error":"no reason given"}'
+    return json.dumps({"error": said}).encode()
 
 
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -199,6 +218,8 @@ class AnswerStream:
     def __init__(self, body: AsyncIterator[bytes], clock: Clock, provider: Provider, limit: int) -> None:
         self.ended = False
         """Whether the end mark was read."""
+        self.first = "nothing"
+        """What came first, for a message to a person."""
         self._chunks = body
         self._clock = clock
         self._provider = provider
@@ -256,15 +277,27 @@ class AnswerStream:
 
     def _last(self) -> list[dict[str, Any]]:
         if self._document:
-            self.ended = True
-            return [_json(b"".join(self._document).removeprefix(b"\xef\xbb\xbf"), self._provider)]
-        batch = self._objects(self._reader.finish())
+            return self._whole(b"".join(self._document).removeprefix(b"\xef\xbb\xbf"))
+        batch = self._objects(self._reader.finish(), broken_off=not self.ended)
         if self._known and not (self._seen or self.ended):
             raise ModelProtocolError(f"{self._provider.url} answered with something that is no event stream.")
         return batch
 
-    def _objects(self, payloads: Iterator[bytes]) -> list[dict[str, Any]]:
-        found = []
+    def _whole(self, document: bytes) -> list[dict[str, Any]]:
+        """Read a body that is no event stream: one document, a list of them, or one on each line."""
+        self.first = self._provider.masked(document[:200].decode("utf-8", "replace"))
+        lines = [] if b"\n" not in document.strip() else _lines(document)
+        if lines is None or not lines:
+            found = _json_list(document, self._provider)
+        else:
+            self.ended = any(line.startswith(b"[DONE]") for line in lines)
+            found = [_json(line, self._provider) for line in lines if not line.startswith(b"[DONE]")]
+        if len(found) == 1 and not any("delta" in choice for choice in _choices(found[0])):
+            self.ended = True
+        return found
+
+    def _objects(self, payloads: Iterator[bytes], *, broken_off: bool = False) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         with _bounded(self._provider):
             for payload in payloads:
                 text = payload.strip()
@@ -272,7 +305,9 @@ class AnswerStream:
                     self.ended = True
                     break
                 if text:
-                    found.append(_json(text, self._provider))
+                    if not self._seen and not found:
+                        self.first = self._provider.masked(text[:200].decode("utf-8", "replace"))
+                    found += _event(text, self._provider, broken_off=broken_off)
         self._seen = self._seen or bool(found)
         return found
 
@@ -284,6 +319,28 @@ class AnswerStream:
                     pass
 
 
+def _lines(document: bytes) -> list[bytes] | None:
+    """The lines of a body with one object on each; None where it is another document."""
+    lines = [line.strip().removeprefix(b"data:").strip() for line in document.splitlines()]
+    lines = [line for line in lines if line and not line.startswith((b":", b"event:", b"id:", b"retry:"))]
+    starts = all(line[:1] == b"{" or line.startswith(b"[DONE]") for line in lines)
+    return lines if starts and lines and lines[0][-1:] == b"}" else None
+
+
+def _choices(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    choices = found.get("choices")
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+
+
+def _event(text: bytes, provider: Provider, *, broken_off: bool) -> list[dict[str, Any]]:
+    try:
+        return [_json(text, provider)]
+    except ModelProtocolError:
+        if not broken_off:
+            raise
+        raise ModelUnavailable(f"{provider.host} broke its answer off in the middle of an event.") from None
+
+
 @contextlib.contextmanager
 def _bounded(provider: Provider) -> Iterator[None]:
     try:
@@ -293,6 +350,10 @@ def _bounded(provider: Provider) -> Iterator[None]:
 
 
 def _json(text: bytes, provider: Provider) -> dict[str, Any]:
+    return _json_list(text, provider)[0]
+
+
+def _json_list(text: bytes, provider: Provider) -> list[dict[str, Any]]:
     try:
         try:
             # Faster than json, but it refuses the lone surrogates that json takes.
@@ -302,8 +363,7 @@ def _json(text: bytes, provider: Provider) -> dict[str, Any]:
     except ValueError:
         shown = provider.masked(text[:200].decode("utf-8", "replace"))
         raise ModelProtocolError(f"{provider.host} answered with broken JSON: {shown}") from None
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        value = value[0]
-    if not isinstance(value, dict):
+    values = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(each, dict) for each in values):
         raise ModelProtocolError(f"{provider.host} answered with JSON that is not an object.")
-    return value
+    return values

@@ -10,6 +10,7 @@ from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts, JobStore
 from activities.record.outcomes import message_of, outcome_of
 from activities.record.transcript import Transcript, wasted_in
+from loom_dsl.agent.finish import is_cut
 from loom_dsl.agent.messages import CANCELLED, PERHAPS_TAKEN_BACK, TAKEN_BACK, WITHHELD, call_ids, close_orphans
 from loom_dsl.agent.run import MAX_ANSWER, ErrorInfo, RecursionStats, RunResult, RunUsage
 from loom_dsl.agent.turn import TurnState
@@ -181,6 +182,6 @@ def _answer(tx: Transaction, call: ActivityCall, entries: Sequence[Entry]) -> tu
             and entry.head.get("role") == "assistant"
             and entry.content_digest not in (None, _EMPTY)
         ):
-            cut = entry.head.get(PRIVATE, {}).get("finish") == "length"
+            cut = is_cut(entry.head.get(PRIVATE, {}).get("finish", ""))
             return tx.get_blob(entry.content_digest).decode(), entry.content_digest, cut
     return "", tx.put_blob(b""), False

@@ -22,8 +22,9 @@ from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobFacts, JobStore
 from activities.record.transcript import MASKED, WASTED, Transcript
 from loom_dsl.agent.context import estimate_tokens
+from loom_dsl.agent.finish import FILTERED, LENGTH, STOP, TOOL_CALLS, is_known
 from loom_dsl.agent.messages import render
-from loom_dsl.errors import Aborted, ModelProtocolError, StoreError
+from loom_dsl.errors import Aborted, ModelProtocolError, ModelRequestRefused, StoreError
 from loom_dsl.observe.events import EventType
 from loom_dsl.text.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
@@ -195,14 +196,25 @@ def warning_of(reply: ModelReply) -> dict[str, str] | None:
 
     Raises:
         ModelProtocolError: It is no answer at all.
+        ModelRequestRefused: The provider withheld all of it.
     """
-    if reply.finish_reason == "length":
+    finish, said = reply.finish_reason, bool(reply.text or reply.tool_calls)
+    if finish == LENGTH:
         what = "the model reached its limit of output tokens, so its answer is cut off"
         return {"code": "answer_cut", "message": f"{what}; raise max_tokens in the agent's parameters"}
-    if reply.text or reply.tool_calls:
+    if finish == FILTERED:
+        if not said:
+            raise ModelRequestRefused("the provider's filter withheld the whole answer (content_filter)")
+        return {"code": "answer_filtered", "message": "the provider's filter cut the answer off"}
+    if finish == TOOL_CALLS and not reply.tool_calls:
+        raise ModelProtocolError("the model's answer ends with tool calls, and has none")
+    if said and not is_known(finish):
+        what = f"the model ended its answer with {finish[:40]!r}, which Loom does not know"
+        return {"code": "answer_end_unknown", "message": f"{what}; look whether the answer is whole"}
+    if said:
         return None
-    if reply.finish_reason != "stop":
-        raise ModelProtocolError(f"the model's answer is empty (it ended with {reply.finish_reason[:40]!r})")
+    if finish != STOP:
+        raise ModelProtocolError(f"the model's answer is empty (it ended with {finish[:40]!r})")
     return {"code": "empty_answer", "message": "the model ended with an empty answer"}
 
 

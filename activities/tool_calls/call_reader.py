@@ -11,6 +11,7 @@ from activities.record.activity_call import ActivityCall, Item, is_node_call, th
 from activities.record.job_store import JobFacts, JobStore
 from activities.record.transcript import MASKED, Transcript
 from activities.tool_calls.node import inline_arguments
+from loom_dsl.agent.finish import is_cut
 from loom_dsl.errors import ToolNotFound, ToolUnavailable
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.wording import suggest
@@ -87,10 +88,10 @@ class CallReader:
         return raw
 
     async def was_cut(self, call: ActivityCall) -> bool:
-        """Whether the model ran into its limit of output tokens in the message that makes this call."""
-        return not is_node_call(call.arguments["call"]) and bool(
-            (await self._head(call)).get(PRIVATE, {}).get("finish") == "length"
-        )
+        """Whether the message that makes this call was cut off, by the limit of output tokens or by a filter."""
+        if is_node_call(call.arguments["call"]):
+            return False
+        return is_cut((await self._head(call)).get(PRIVATE, {}).get("finish", ""))
 
     async def was_masked(self, call: ActivityCall) -> bool:
         """Whether secrets were masked in what the caller sent as arguments."""

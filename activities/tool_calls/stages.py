@@ -56,7 +56,10 @@ def _number(tx: Transaction, call: ActivityCall, item: Mapping[str, Any]) -> int
     return count
 
 
-CUT = "your message was cut off at the limit of output tokens, so make the arguments shorter;"
+CUT = (
+    "your message was cut off at the limit of output tokens or by a filter, so none of its calls was run: what is "
+    "missing is not known. Make fewer calls at a time, and the arguments shorter"
+)
 
 
 class Stages:
@@ -86,13 +89,12 @@ class Stages:
         edited = call.arguments.get("edited")
         try:
             tool = await self._reader.tool(await self._jobs.facts(call.job), call.arguments["call"])
+            if edited is None and await self._reader.was_cut(call):
+                return failed(ToolValidationError(CUT))
             raw = await self._reader.raw_arguments(call) if edited is None else edited
             arguments = validate_arguments(tool, raw)
             masked = edited is None and await self._reader.was_masked(call)
             refuse_secrets(arguments, self._jobs.secrets, masked=masked)
-        except ToolValidationError as error:
-            cut = edited is None and await self._reader.was_cut(call)
-            return failed(ToolValidationError(f"{CUT} {error.message}") if cut else error)
         except LoomError as error:
             return failed(error)
         if tool.read_only and edited is None:
