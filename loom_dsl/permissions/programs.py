@@ -122,7 +122,8 @@ _XARGS_FLAGS = re.compile(r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit|-
 _SED_ADDRESS = r"(?:\d+|\$|/(?:[^][\\/\n]|\\.|\[\^?[^][\\/\n]+\])*/)"
 _SED_TEXT = r"(?:(?!\1)[^][\\\n]|\\.|\[\^?(?:(?!\1)[^][\\\n])+\])*"
 _SAFE_SED = re.compile(
-    rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?!?(?:[pdq=]|s([/|,#]){_SED_TEXT}\1{_SED_TEXT}\1[gpI0-9]*)", re.DOTALL
+    rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?!?(?:[pdq=]|s([/|,#@:%!~+_]){_SED_TEXT}\1{_SED_TEXT}\1[gpI0-9]*)",
+    re.DOTALL,
 )
 _SED_OPTIONS = re.compile(r"-[nEruzs]+|--quiet|--silent|--regexp-extended|--posix|--unbuffered|--null-data")
 _SED_IN_PLACE = re.compile(r"-[nErsuz]*i[.\w]*|--in-place(?:=[.\w]*)?")
@@ -422,6 +423,21 @@ def _read(name: str, words: Words) -> CommandTraits:
     )
 
 
+_PLAIN = {
+    "set": re.compile(r"[-+](?:[eux]+o?|o)|pipefail|errexit|nounset"),
+    "wait": re.compile(r"\d+"),
+    "jobs": re.compile(r"-[lp]"),
+}
+
+
+def _plain(name: str, words: Words) -> CommandTraits:
+    """Commands of the shell of which some words are harmless, and no others."""
+    opaque = tuple(word for word in words if not _PLAIN[name].fullmatch(word))
+    if opaque:
+        return CommandTraits(anything=f"{name} may change what {_shown(opaque[0])} says", named=opaque)
+    return CommandTraits(free=True)
+
+
 def _cd(name: str, words: Words) -> CommandTraits:
     """A literal directory inside needs no rule; another one, and one that is not told, must be named in it."""
     if len(words) == 1 and not is_told_later(words[0]) and not re.match(r"[/~-]|(?:.*/)?\.\.(?:/|$)", words[0]):
@@ -437,6 +453,7 @@ _MODELS: Mapping[str, Callable[[str, Words], CommandTraits]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("uniq", "xxd"), _second_place),
     **dict.fromkeys(("[", "test"), _test),
+    **dict.fromkeys(_PLAIN, _plain),
     "printf": _printf,
     **dict.fromkeys(_PRIVILEGED, _privileged),
     "read": _read,

@@ -275,6 +275,8 @@ def commands_covered(rules: Sequence[Rule], call: Call) -> str:
         if covered is None:
             return ""
         found += covered
+    if not found and patterns and reading.commands:  # all of them are free
+        found.append(patterns[0][0])
     for path in reading.writes:
         writing = next((rule.text for rule in rules if rule.lets_write(path)), "")
         if reading.moves or not writing:

@@ -1,15 +1,17 @@
 """Reading a line of the shell, strictly: each byte of it belongs to a construct that is known here, or none is read.
 
 What is known: words with their quotes resolved, patterns of file names and braces in them, plain variables; pipes and
-lists; redirections to literal files and between descriptors, and here-documents; assignments of a few inert variables;
-`for`, `while`, `until`, `if`, `!`, `time`, groups and subshells. All else, command substitutions first, makes the
-reading unknown. The grammar is that of bash(1) where it does not run `/etc/profile` and is not interactive.
+lists; redirections to literal files and between descriptors, and here-documents; assignments of a few inert variables
+before a command, and of variables of the line's own; `$(…)` and `<(…)`, whose commands are read like all others; `for`,
+`while`, `until`, `if`, `[[ … ]]` without arithmetic, `!`, `time`, groups and subshells. All else makes the reading
+unknown. The grammar is that of bash(1) where it does not run `/etc/profile` and is not interactive.
 """
 
 import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -93,19 +95,29 @@ _ENDS_WORD = " \t\n;&|<>()"
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+,=^!#\]}-]+")
 _KEYWORD = re.compile(r"(?:[a-z]+|[!{}]|\[\[|\]\])(?=[ \t\n;&|<>()]|$)|[()]")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|[?$#!0-9])", re.ASCII)
+_CHANGED = re.compile(
+    r"\$\{(?:#[A-Za-z_]\w*|(?:[A-Za-z_]\w*|[1-9])(?:(?::?[-+?]|##?|%%?)[\w./*:@+,=-]*|\^\^?|,,?|:\d+(?::\d+)?))\}",
+    re.ASCII,
+)
+"""Expansions whose operands expand nothing: no arithmetic but numbers, no `@P`, nothing that sets the variable."""
 _DOLLAR = re.compile(r"\$(?=[\s\"/.,|)]|$)")
 """A `$` that begins nothing."""
 _CLASS = re.compile(r"\[[\w!^.,:@%+=-]+\]", re.ASCII)
 _CHOICES = re.compile(r"\{([\w./:@%+=-]*(?:,[\w./:@%+=-]*)+)\}", re.ASCII)
 _RANGE = re.compile(r"\{(?:\d+\.\.\d+|[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z])\}", re.ASCII)
-_NO_CHOICE = re.compile(r"\{\w*\}(?![<>])|\{(?=[ \t\n;&|()]|$)", re.ASCII)
-"""Braces that stand for themselves: `{}`, `stash@{0}`."""
+_NO_CHOICE = re.compile(
+    r"\{(?![^}]*\.\.)[\w./*:@%+=-]*\}(?:(?=\\;)|(?![<>]|[^ \t\n;&|<>()]*[,}\"'\\$]))|\{(?=[ \t\n;&|()]|$)", re.ASCII
+)
+"""Braces that stand for themselves: `{}`, `stash@{0}`, `{./web}`."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(=|\+=|\[)", re.ASCII)
 _REDIRECTION = re.compile(r"(?:&>>?|[0-9]*(?:<<<|<<-|<<|<>|<&|<|>>|>\||>&|>))")
 _DESCRIPTOR = re.compile(r"(?:[0-9]+|-)(?=[ \t\n;&|<>()]|$)")
 _DELIMITER = re.compile(r"(?:'([\w.-]+)'|\"([\w.-]+)\"|([\w.-]+))(?=[ \t\n;&|<>()]|$)", re.ASCII)
-_EXPANDED = re.compile(r"[`\\]|\$[({\[]")
-"""What a here-document may not hold where its end is not quoted."""
+_UNARY = re.compile(r"-[a-hknprsuwxzGLNOS](?=[ \t])")
+_BINARY = re.compile(r"(?:==?|!=)(?=[ \t])")
+"""What `[[ … ]]` may ask: nothing of it is arithmetic, which expands what its operands hold."""
+GIVEN_FILE = f"/dev/fd/{PART}"
+"""What `<(…)` gives."""
 LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b|_\b)[a-z_][a-z0-9_]*", re.ASCII)
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _SPECIAL_FILES = ("/dev/", "/proc/", "//")
@@ -135,6 +147,9 @@ class _Reader:
         self._variables: dict[str, str] = {}
         self._whole: set[str] = set()  # variables whose values are one word each
         self._splits = False  # the word that is read may become several
+        self._ended = 0  # where the word before ends
+        self._nested = 0  # substitutions around this place
+        self._moves = _MOVES.search(line) is not None
 
     def read(self) -> ShellReading:
         self._check_characters()
@@ -150,7 +165,7 @@ class _Reader:
         for character in self._line:
             if " " <= character <= "~" or character in "\t\n":
                 continue
-            if ord(character) < 128 or unicodedata.category(character)[0] not in "LNPS":
+            if ord(character) < 128 or unicodedata.category(character)[0] not in "LNPSM":
                 raise _UnreadableError(f"it holds the character U+{ord(character):04X}")
 
     def _fail(self) -> NoReturn:
@@ -174,6 +189,8 @@ class _Reader:
             elif self._line.startswith("\\\n", self._at):
                 self._at += 2
             elif self._peek() == "#":
+                if self._nested:
+                    self._fail()  # where it ends depends on the release of bash
                 end = self._line.find("\n", self._at)
                 self._at = len(self._line) if end < 0 else end
             elif lines and self._peek() == "\n":
@@ -188,17 +205,24 @@ class _Reader:
         self._documents.clear()
 
     def _document(self, delimiter: str, *, tabs: bool, quoted: bool) -> None:
-        while self._at < len(self._line):
+        begins = self._at
+        while (ends := self._at) < len(self._line):
             end = self._line.find("\n", self._at)
             text = self._line[self._at : end if end >= 0 else None]
             self._at = end + 1 if end >= 0 else len(self._line)
+            if not quoted and text.endswith("\\"):
+                break  # which joins the next line, that may be the end
             if (text.lstrip("\t") if tabs else text) == delimiter:
+                if not quoted:
+                    self._inside(self._line[begins:ends])._text("")
                 return
-            if not quoted and _EXPANDED.search(text):
-                raise _UnreadableError(
-                    f"the here-document {delimiter} holds an expansion; quote its end: '{delimiter}'"
-                )
         raise _UnreadableError(f"the here-document {delimiter} does not end")
+
+    def _inside(self, text: str) -> "_Reader":
+        """Give a reader of a text that stands in the line; what it finds is the line's."""
+        inner = copy(self)
+        inner._line, inner._at, inner._documents = text, 0, []
+        return inner
 
     def _keyword(self) -> str:
         """Give the word or sign of the shell's own language that stands here; empty: none does."""
@@ -210,17 +234,18 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _UnreadableError("it is nested too deep")
-        begins = len(self._commands)
+        is_empty = True
         while True:
             self._blanks(lines=True)
             word = self._keyword()
             if word in closing and (word or self._at == len(self._line)):
-                if len(self._commands) == begins:
+                if is_empty:
                     raise _UnreadableError(f"there is no command{f' before {word!r}' if word else ' in it'}")
                 self._at += len(word)
                 self._depth -= 1
                 return word
             self._and_or()
+            is_empty = False
             if self._peek() == "\n":
                 self._newline()
             elif self._peek() in (";", "&") and self._peek():
@@ -255,6 +280,8 @@ class _Reader:
         elif word == "(":
             self._at += 1
             self._list(frozenset({")"}))
+        elif word == "[[":
+            self._test()
         elif word in ("{", "if", "while", "until", "for"):
             self._at += len(word)
             self._compound(word)
@@ -311,8 +338,42 @@ class _Reader:
         self._at += 2
         return found[0]
 
+    def _test(self) -> None:
+        """Read `[[ … ]]`, whose words are not split and name no files, as a `test` of those that are told."""
+        words: list[str] = []
+        self._at += 2
+        while True:
+            self._blanks()
+            while self._take("! "):
+                self._blanks()
+            if self._operator(_UNARY):
+                words += self._operand()
+            else:
+                words += self._operand()
+                words += self._operand() if self._operator(_BINARY) else []
+            if not (self._take("&&") or self._take("||")):
+                break
+        if self._keyword() != "]]":
+            raise _UnreadableError("it holds '[[' that cannot be read")
+        self._at += 2
+        self._commands.append(("test", *(word for word in words if not is_told_later(word))))
+
+    def _operator(self, known: re.Pattern[str]) -> bool:
+        found = known.match(self._line, self._at)
+        self._at = found.end() if found else self._at
+        self._blanks()
+        return found is not None
+
+    def _operand(self) -> list[str]:
+        if self._keyword() == "]]":
+            self._fail()
+        word = self._word()
+        self._blanks()
+        return word
+
     def _simple(self) -> None:
         words: list[str] = []
+        own: list[str] = []
         begins = self._at
         while True:
             self._redirections()
@@ -321,14 +382,23 @@ class _Reader:
             start = self._at
             read = self._word()
             if not words and (found := _ASSIGNMENT.match(self._line, start)):
-                if found[2] != "=" or not INERT_VARIABLE.fullmatch(found[1]):
-                    raise _UnreadableError(f"it sets {found[1]}, which programs may heed")
+                if found[2] != "=":
+                    raise _UnreadableError(f"it changes the variable {found[1]}")
+                own += [] if INERT_VARIABLE.fullmatch(found[1]) else [found[1]]
                 continue
             words += read
         if self._at == begins:
             self._fail()
+        self._check_own(own, words)
         if words:
             self._add(words)
+
+    def _check_own(self, names: list[str], words: list[str]) -> None:
+        """A variable of the line's own may be set, yet be given to no program. `IFS` may tell `read` how to split."""
+        for name in names:
+            splits = name == "IFS" and words[:1] == ["read"]
+            if not splits and (words or not LOOP_VARIABLE.fullmatch(name) or self._is_known(name)):
+                raise _UnreadableError(f"it sets {name}, which programs may heed")
 
     def _add(self, words: list[str]) -> None:
         if not words[0] or is_told_later(words[0]):
@@ -343,7 +413,7 @@ class _Reader:
 
     def _redirections(self) -> None:
         self._blanks()
-        while found := _REDIRECTION.match(self._line, self._at):
+        while not self._line.startswith("<(", self._at) and (found := _REDIRECTION.match(self._line, self._at)):
             self._at = found.end()
             self._blanks()
             sign = found[0].lstrip("0123456789")
@@ -369,6 +439,8 @@ class _Reader:
     def _redirect(self, sign: str) -> None:
         target = self._word()
         place = target[0]
+        if place == GIVEN_FILE:
+            return
         if len(target) > 1 or is_told_later(place) or not place:
             raise _UnreadableError("only running it tells which file a redirection names")
         if place in _HARMLESS_FILES:
@@ -383,6 +455,8 @@ class _Reader:
     def _word(self) -> list[str]:
         """Read a word; several where braces stand for several."""
         start, self._splits = self._at, False
+        if self._peek() == "<":
+            return self._given_file()
         pieces: list[tuple[str, ...]] = []
         count = 1
         while self._peek() and self._peek() not in _ENDS_WORD:
@@ -395,10 +469,30 @@ class _Reader:
             self._fail()
         if self._documents and "\n" in self._line[start : self._at]:
             raise _UnreadableError("a string goes over the line after which a here-document begins")
+        self._ended = self._at
         words = ["".join(choice) for choice in product(*pieces)]
         if count > 1 and not {"'", '"'} & set(self._line[start : self._at]):
             words = [word for word in words if word]
         return [*words, ANY] if self._splits else words
+
+    def _given_file(self) -> list[str]:
+        """Read `<(…)`, which is a word of its own here."""
+        if self._at == self._ended or not self._take("<("):
+            self._fail()
+        self._substitution()
+        if self._peek() and self._peek() not in " \t\n;&|)":
+            self._fail()
+        return [GIVEN_FILE]
+
+    def _substitution(self) -> None:
+        """Read the commands of `$(…)` or `<(…)` as commands of the line."""
+        if self._peek() == "(" or self._documents:
+            self._fail()
+        splits, self._nested = self._splits, self._nested + 1
+        self._list(frozenset({")"}))
+        if self._documents:
+            raise _UnreadableError("a here-document does not end where its command does")
+        self._splits, self._nested = splits, self._nested - 1
 
     def _piece(self, first: bool) -> tuple[str, ...]:
         sign = self._peek()
@@ -435,8 +529,14 @@ class _Reader:
 
     def _string(self) -> str:
         self._at += 1
+        text = self._text('"')
+        self._at += 1
+        return text
+
+    def _text(self, end: str) -> str:
+        """Read what stands between double quotes, or in a here-document."""
         pieces: list[str] = []
-        while (sign := self._peek()) != '"':
+        while (sign := self._peek()) != end:
             if not sign:
                 raise _UnreadableError("it holds a string that does not end")
             if sign == "`":
@@ -448,7 +548,6 @@ class _Reader:
             else:
                 pieces.append(sign)
                 self._at += 1
-        self._at += 1
         return "".join(pieces)
 
     def _variable(self, *, quoted: bool) -> str:
@@ -457,10 +556,17 @@ class _Reader:
             if found[1] and not quoted and self._peek() == "{":
                 self._fail()  # braces stand for their words first: `$a{b,c}` is `$ab $ac`
             name = found[1] or found[2] or ""
-            value = "." if name == "PWD" and not _MOVES.search(self._line) else self._variables.get(name, ANY)
+            value = "." if name == "PWD" and not self._moves else self._variables.get(name, ANY)
             if quoted or _SIMPLE.fullmatch(value):
                 return value
             self._splits |= bool(name) and name not in self._whole
+            return ANY
+        changed = _CHANGED.match(self._line, self._at)
+        if changed or self._take("$("):
+            self._at = changed.end() if changed else self._at
+            if not changed:
+                self._substitution()
+            self._splits |= not quoted
             return ANY
         found = _DOLLAR.match(self._line, self._at)
         if found is None or (not quoted and self._line[found.end() : found.end() + 1] == '"'):
@@ -487,7 +593,7 @@ class _Reader:
                 return self._end(found, PART)
             return self._end(found, *map(written, range(first, last + 1)))
         if found := _NO_CHOICE.match(self._line, self._at):
-            return self._end(found, found[0])
+            return self._end(found, found[0].replace("*", PART))
         self._fail()
 
     def _tilde(self, first: bool) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a policy looks at in a tool and one call of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import JsonValue
@@ -11,7 +11,7 @@ from loom_dsl.permissions.domains import host_of
 from loom_dsl.permissions.paths import ANY, PART, is_partly_open, normal_path, shapes_in
 from loom_dsl.permissions.programs import base_name, traits_of_command
 from loom_dsl.permissions.rules import Call, commands_of
-from loom_dsl.permissions.shell_line import ShellReading, Words, is_told_later, read_line
+from loom_dsl.permissions.shell_line import GIVEN_FILE, ShellReading, Words, is_told_later, read_line
 from loom_dsl.text.canonical import canonical_json, digest
 from loom_dsl.tools.risk import Risk
 from loom_dsl.tools.tool import Tool
@@ -117,7 +117,7 @@ def traits_of(
         paths += [real_path(path) for path in list(paths) if normal_path(path) is not None]
     argument = tool.command_argument or (COMMAND_ARGUMENTS.get(tool.name, "") if builtin else "")
     line = arguments.get(argument) if argument else None
-    command = read_line(line) if isinstance(line, str) else None
+    command = _from_inside(read_line(line), working_dir) if isinstance(line, str) else None
     address = tool.address_argument or (ADDRESS_ARGUMENTS.get(tool.name, "") if builtin else "")
     return ToolTraits(
         name=tool.name,
@@ -138,6 +138,19 @@ def traits_of(
     )
 
 
+def _from_inside(reading: ShellReading, working_dir: str | None) -> ShellReading:
+    """Write a directory inside that a line goes to by its full path as one from the working directory."""
+    if working_dir is None or not reading.moves:
+        return reading
+    commands = tuple(
+        ("cd", normal_path(words[1], working_dir) or words[1])
+        if words[0] == "cd" and len(words) == 2 and words[1].startswith("/") and not is_told_later(words[1])
+        else words
+        for words in reading.commands
+    )
+    return replace(reading, commands=commands)
+
+
 def _method(tool: Tool, arguments: Mapping[str, Any]) -> str:
     argument = METHOD_ARGUMENTS.get(tool.name)
     return str(arguments.get(argument) or "GET").upper() if argument else ""
@@ -150,7 +163,7 @@ def _mentioned(
     if command is None:
         return ()
     commands = commands_of(command)
-    named = {word for words in commands for word in _told(words) if word}
+    named = {word for words in commands for word in _told(words) if word and word != GIVEN_FILE}
     named |= {word for word in (*command.loops, *command.reads, *command.writes) if word}
     entered = _entered(commands)
     said = {word for words in commands if not _enters(words) for word in words[1:]}

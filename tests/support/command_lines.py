@@ -362,7 +362,6 @@ echo a; }
 case a in a) echo;; esac
 echo() { echo; }; echo a
 function echo { echo; }
-[[ -n a ]]
 (( 1 ))
 echo a;; echo b
 echo a; ; echo b

@@ -75,12 +75,40 @@ PIECES = [
         "$'",
     ),
     *("\\\n", "time ", "-p ", "else", "done", "do", "in ", "case ", "esac", "function ", "[[ ", "]] "),
+    *("$(a)", '"$(b x)"', "$(b $(a))", " <(a)", "< <(b)", "v=$(a)", "v=x; ", '"$v"', "$v", "[[ x == $v ]]", "[[ -f "),
+    *(
+        "[[ ! -n ",
+        " ]]",
+        " == ",
+        "== x",
+        "IFS= read v",
+        "{./a}",
+        "{./*}",
+        "${v:-x}",
+        '"${v%.*}"',
+        "${#v}",
+        "${v:1}",
+        "${v-",
+        "{a/b}",
+        "<<E\n$(a)\nE\n",
+        "<<E\n$v\\\nE\n",
+    ),
 ]
 FORMS = [
     *("a {}", "a {} | b {}", "if a; then b {}; fi", 'for f in {}; do a "$f" {}; done', "(a {}; b)", "a {} > o && b"),
     *("a <<E {}\nx\nE\nb", "a 2>&1 {}", "! a {} & b", "time a {}", "a {} # c\nb {}", "CI=1 a {}"),
+    *(
+        "a $(b {})",
+        'a "$(b {})" {}',
+        "v=$(a {}); b $v",
+        "a <(b {})",
+        "[[ {} ]] && a",
+        "[[ x == {} ]]; b",
+        "a <<E\n{}\nE\n",
+    ),
+    *('for f in $(a {}); do b "$f"; done', "while read f; do a {}; done < <(b {})", 'a "{} $(b {} "x") {}"'),
 ]
-STRAIGHT = re.compile(r"\([^)]*&|&&|\|\||if |for |done|!|\d?[<>]")
+STRAIGHT = re.compile(r"\([^)]*&|\{.*\$\(|\$\(.*\{|&&|\|\||if |for |while |done|!|\d?[<>]")
 """Where none of these stands, each command runs once, and is waited for."""
 
 
@@ -97,23 +125,26 @@ def drawn(random: Random, count: int) -> list[str]:
                 for number, part in enumerate(form.split("{}"))
             )
         reading = read_line(line)
-        if not reading.unknown and all(words[0] in ("a", "b") for words in reading.commands):
+        if not reading.unknown and all(words[0] in ("a", "b", "read", "test") for words in reading.commands):
             found.append(line)
     return found
 
 
 def run_by_bash(lines: list[str], folder: Path) -> list[list[str]]:
     """The words of each command that bash runs, by line: each word ends with NUL."""
-    told = folder / "told"
     (folder / "work").mkdir()
-    tells = "".join(f"{name}() {{ printf '%s\\0' {name} \"$@\" END >&9; }}\n" for name in "ab")
+    tells = "".join(f"{name}() {{ printf '%s\\0' $N {name} \"$@\" END >&9; }}\n" for name in "ab")
     quoted = ["'" + line.replace("'", "'\\''") + "'" for line in lines]
-    runs = "".join(f"( eval {line}; wait ) </dev/null >/dev/null 2>&1; printf 'LINE\\0' >&9\n" for line in quoted)
+    runs = "".join(f"( N={at}; eval {line}; wait ) </dev/null >/dev/null 2>&1\n" for at, line in enumerate(quoted))
     script = folder / "script"
-    script.write_text(f"HOME='~'; exec 9>{told}\n{tells}{runs}")
-    subprocess.run(["bash", "--noprofile", "--norc", str(script)], cwd=folder / "work", check=True)
-    seen = told.read_bytes().decode(errors="surrogateescape").split("LINE\0")
-    return [[words for words in line.split("END\0") if words] for line in seen[:-1]]
+    script.write_text(f"HOME='~'; exec 9>&1\n{tells}{runs}")
+    bash = ["bash", "--noprofile", "--norc", str(script)]
+    said = subprocess.run(bash, cwd=folder / "work", check=True, stdout=subprocess.PIPE).stdout
+    ran: list[list[str]] = [[] for _ in lines]
+    for told in filter(None, said.decode(errors="surrogateescape").split("END\0")):  # also of what ends behind its line
+        number, _, words = told.partition("\0")
+        ran[int(number)].append(words)
+    return ran
 
 
 def shape(words: Words) -> re.Pattern[str]:
@@ -127,7 +158,7 @@ def shape(words: Words) -> re.Pattern[str]:
 def test_bash_runs_the_commands_that_were_read(seed: int, count: int, tmp_path: Path) -> None:
     lines = drawn(Random(seed), count)
     for line, ran in zip(lines, run_by_bash(lines, tmp_path), strict=True):
-        commands = read_line(line).commands
+        commands = [words for words in read_line(line).commands if words[0] in ("a", "b")]
         shapes = [shape(words) for words in commands]
         assert [words for words in ran if not any(one.fullmatch(words) for one in shapes)] == [], line
         if not STRAIGHT.search(line):
