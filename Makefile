@@ -29,7 +29,8 @@ demo: $(VENV)/.installed temporal ## Watch an agent survive kills and wait for y
 test: static temporal ## Everything that must hold: lint, types, imports, all tests but the nightly ones
 	@$(PY) -m pytest -q $(PARALLEL) -m "not nightly" $(TESTS)
 
-check: static unit ## Lint, types, directions of imports, unit tests: under a minute
+check: $(VENV)/.installed ## Lint, types, directions of imports, unit tests: under a minute
+	@$(MAKE) -j 2 static unit
 
 static: lint types imports
 

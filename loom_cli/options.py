@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -118,15 +118,16 @@ def connection_options(*names: str) -> Callable[[Callable[..., R]], Callable[...
     return decorate
 
 
-def named_by(flag: str, file: Path | None) -> str:
+def named_by(flag: str, file: Path | None, environment: Mapping[str, str] = os.environ) -> str:
     """Give how a file was named, so that messages say where to correct it: the flag, or the variable beside it.
 
     Args:
         flag: The option, which has a variable of the same name, such as ``--webhooks``.
         file: Its value.
+        environment: The variables; by default those of this process.
     """
     variable = f"LOOM_{flag.removeprefix('--').replace('-', '_').upper()}"
-    given = os.environ.get(variable)
+    given = environment.get(variable)
     return variable if given and Path(given) == file else flag
 
 

@@ -1,10 +1,11 @@
 """Fixtures for every test. Those that need a Temporal server start one when the first test asks."""
 
+import gc
 import os
 import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,21 @@ async def own_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     """A started server that only this test uses, and so may kill and start again."""
     async with small_server(tmp_path_factory.mktemp("own")) as server:
         yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Look for cycles after collecting, and no more among what was collected and imported.
+
+    Fourteen thousand tests are objects that stay: going through them again and again took a third of collecting them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

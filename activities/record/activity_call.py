@@ -78,10 +78,10 @@ def take_run(envelope: Any) -> None:
         _KNOWN_BY.set(envelope["run"])
 
 
-def remember(kept: OrderedDict[Run, Value], run: Run, value: Value) -> None:
+def remember(kept: OrderedDict[Run, Value], run: Run, value: Value, most: int = MAX_REMEMBERED) -> None:
     """Keep a value for a run, and only so many."""
     kept[run] = value
-    if len(kept) > MAX_REMEMBERED:
+    if len(kept) > most:
         kept.popitem(last=False)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from activities.record.activity_call import ActivityCall, Run, remember
+from activities.record.activity_call import MAX_REMEMBERED, ActivityCall, Run, remember
 from activities.record.job_store import JobFacts
 from loom_dsl.errors import (
     LoomError,
@@ -39,7 +39,8 @@ from loom_tools.user_code import Code, Raised
 class PolicyLayers:
     """What has a say about calls besides the agent's own rules."""
 
-    def __init__(self, registry: ToolRegistry, environment: Mapping[str, str]) -> None:
+    def __init__(self, registry: ToolRegistry, environment: Mapping[str, str], most: int = MAX_REMEMBERED) -> None:
+        self._most = most
         self._registry = registry
         self._deployment = deployment_policy(environment)
         self._learnt: OrderedDict[Run, Mapping[str, Policy]] = OrderedDict()
@@ -93,7 +94,7 @@ class PolicyLayers:
             name = await store.write(lambda tx: _kept(tx, call.job, text))
             known = {**known, name: found}
         # Another call of the run may have learnt something else while this one waited for the store.
-        remember(self._learnt, call.latest, {**self._learnt.pop(call.latest, {}), **known})
+        remember(self._learnt, call.latest, {**self._learnt.pop(call.latest, {}), **known}, self._most)
 
     def _projects(self, run: Run, workdir: Path) -> tuple[Policy, ...]:
         if run in self._learnt:

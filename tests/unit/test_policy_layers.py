@@ -376,14 +376,11 @@ def test_the_strictest_policy_says_from_which_risk_on_decisions_are_signed(
     assert layers.signed(("job", "run"), tmp_path) == expected
 
 
-async def test_what_was_learnt_just_now_is_not_what_is_forgotten_for_other_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("activities.record.activity_call.MAX_REMEMBERED", 2)
+async def test_what_was_learnt_just_now_is_not_what_is_forgotten_for_other_runs(tmp_path: Path) -> None:
     file = tmp_path / ".loom" / "policy.yaml"
     file.parent.mkdir()
     file.write_text(POLICY)
-    layers = PolicyLayers(ToolRegistry.load(), {})
+    layers = PolicyLayers(ToolRegistry.load(), {}, most=2)
     with Store.open(tmp_path / "loom.db") as store:
         for run in ("long", "other", "long", "third"):
             await layers.learn(store, ActivityCall("j", 0, "a#1", "", {}, [], latest=("j", run)), tmp_path)

@@ -19,14 +19,11 @@ from loom_client.settings import Settings
         ("./hooks.yaml", "hooks.yaml", "LOOM_WEBHOOKS"),
     ],
 )
-def test_a_file_is_named_as_it_was_given(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, flag: str, expected: str
-) -> None:
-    if given is not None:
-        monkeypatch.setenv("LOOM_WEBHOOKS", given)
+def test_a_file_is_named_as_it_was_given(given: str | None, flag: str, expected: str) -> None:
+    environment = {} if given is None else {"LOOM_WEBHOOKS": given}
     file = Path(flag)
-    assert named_by("--webhooks", file) == expected
-    command = WorkerOptions((), Path("/"), "", (), webhooks=file).command(Settings(), "127.0.0.1:1")
+    assert named_by("--webhooks", file, environment) == expected
+    command = WorkerOptions((), Path("/"), "", (), webhooks=file).command(Settings(), "127.0.0.1:1", environment)
     if expected == "--webhooks":
         assert command[command.index("--webhooks") + 1] == str(file.absolute())
     else:

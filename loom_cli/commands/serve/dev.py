@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,8 +77,8 @@ class WorkerOptions:
     metrics: str = ""
     grace: float = 25.0
 
-    def command(self, settings: Settings, address: str) -> list[str]:
-        """Give the command line of the worker."""
+    def command(self, settings: Settings, address: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+        """Give the command line of the worker, which has these variables."""
         command = [sys.executable, "-P", "-m", "loom_cli", "worker", "--address", address]
         command += ["--namespace", settings.namespace, "--task-queue", settings.task_queue]
         command += ["--store", str(settings.store_path()), "--root", str(self.root)]
@@ -86,7 +86,7 @@ class WorkerOptions:
         command += [part for name in self.secrets for part in ("--secret", name)]
         files = (("--mcp", self.mcp), ("--webhooks", self.webhooks), ("--approver-keys", self.keys))
         for flag, file in files:
-            if file is not None and named_by(flag, file) == flag:  # the worker has our variables
+            if file is not None and named_by(flag, file, environment) == flag:
                 command += [flag, str(file.absolute())]
         command += ["--grace", f"{self.grace:g}"]
         command += ["--metrics", self.metrics] if self.metrics else []
