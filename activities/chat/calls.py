@@ -6,6 +6,7 @@ with a name begins another call, and one that is open is gone on with. What cann
 calls in one would run as something that nobody asked for.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -70,8 +71,10 @@ class _Arguments:
     @property
     def expects(self) -> bool:
         """Whether an object may come next inside them; also within a text, where anything may."""
-        closed = self.is_closed
-        return not closed and (self._in_text or (bool(self) and self._pieces[-1].rstrip().endswith(_EXPECTS)))
+        if self.is_closed:
+            return False
+        last = next((said for piece in reversed(self._pieces) if (said := piece.rstrip())), "")
+        return self._in_text or last.endswith(_EXPECTS)
 
     def take(self, piece: str) -> None:
         begins = piece.lstrip()[:1] == "{"
@@ -136,9 +139,13 @@ class _Piece:
     def begins(self) -> bool:
         return self.arguments.lstrip()[:1] == "{"
 
-    @property
-    def goes_on(self) -> bool:
-        return bool(self.arguments.strip()) and not self.begins
+    def goes_on_with(self, known: "_Slot") -> bool:
+        """Whether a piece that says the name again goes on with a call all the same."""
+        if self.name != known.name or not self.arguments:
+            return False
+        # A call without arguments that another of its tool follows is rarer than a name that is said twice; and where
+        # it is wrong, one call is not made, instead of one made that nobody asked for.
+        return not known.arguments or (known.arguments.is_open and (not self.begins or known.arguments.expects))
 
 
 class CallAssembler:
@@ -182,11 +189,11 @@ class CallAssembler:
         """Return the calls, without empty ones.
 
         Raises:
-            ValueError: One has arguments and no name.
+            ValueError: One has arguments and no name, or two are pieces of one.
         """
-        slots = [slot for slot in self._slots if slot.name.strip() or slot.arguments.text.strip() not in ("", "{}")]
-        if any(not slot.name.strip() for slot in slots):
-            raise ValueError("a tool call has arguments and no name")
+        slots = self._named()
+        if any(_are_pieces(first, second) for first, second in itertools.pairwise(slots)):
+            raise ValueError("the pieces of a tool call cannot be told from calls of their own")
         return tuple(
             ToolCall(
                 id=slot.id or f"call_{index}",
@@ -197,6 +204,15 @@ class CallAssembler:
             )
             for index, slot in enumerate(slots)
         )
+
+    def _named(self) -> list[_Slot]:
+        """The calls that have a name. Where none has, it is the model's mistake, and the model is told."""
+        named = [slot for slot in self._slots if slot.name.strip()]
+        if not named:
+            return [slot for slot in self._slots if slot.arguments]
+        if any(slot.arguments.text.strip() not in ("", "{}") for slot in self._slots if not slot.name.strip()):
+            raise ValueError("a tool call has arguments and no name")
+        return named
 
     def _take(self, call: object, touched: list[_Slot], *, whole: bool) -> int:
         if not isinstance(call, dict) or not isinstance(call.get("function"), dict | None):
@@ -240,16 +256,16 @@ class CallAssembler:
         if known is None:
             return None
         if not piece.name:
-            return known if same_id or (piece.arguments.strip() and not known.arguments.is_closed) else None
-        repeated = piece.name == known.name and known.arguments.is_open and piece.goes_on
-        return known if repeated else None
+            goes_on = same_id or not piece.arguments.strip() or not known.arguments.is_closed
+            return known if goes_on else None
+        return known if piece.goes_on_with(known) else None
 
     def _begins_another(self, known: _Slot, piece: _Piece) -> bool:
         if not piece.name:
             return bool(piece.id and known.id and piece.id != known.id and known.arguments.is_closed)
         same_name = piece.name == known.name
         if piece.id and known.id and piece.id != known.id:
-            return not (same_name and known.arguments.is_open and piece.goes_on)
+            return not piece.goes_on_with(known)
         if not known.arguments:
             return not same_name and bool(known.name) and self._are_two(known.name, piece.name)
         if piece.id and piece.id == known.id:
@@ -266,6 +282,11 @@ class CallAssembler:
         return first in tools and second in tools and first + second not in tools
 
 
+def _are_pieces(first: _Slot, second: _Slot) -> bool:
+    text = second.arguments.text.lstrip()
+    return first.name == second.name and first.arguments.is_open and bool(text) and text[0] != "{"
+
+
 def _piece(call: Mapping[str, Any], function: Mapping[str, Any]) -> _Piece:
     arguments = function.get("arguments")
     if isinstance(arguments, dict | list):
@@ -275,8 +296,8 @@ def _piece(call: Mapping[str, Any], function: Mapping[str, Any]) -> _Piece:
         index = int(index) if index.isdecimal() else None
     return _Piece(
         index,
-        str(call.get("id") or ""),
-        str(function.get("name") or ""),
+        fields.whole(str(call.get("id") or "")),
+        fields.whole(str(function.get("name") or "")),
         "" if arguments is None else str(arguments),
     )
 

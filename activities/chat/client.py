@@ -226,9 +226,9 @@ class ChatEndpoint:
             raise
 
     def _add(self, builder: ReplyBuilder, chunk: Mapping[str, Any], body: bytes) -> str:
-        if (error := error_in(chunk)) is not None:
-            raise chunk_error(self.provider, error, model=model_of(body))
         with self._understood():
+            if (error := error_in(chunk)) is not None:
+                raise chunk_error(self.provider, error, model=model_of(body))
             return builder.add(chunk)
 
     def _check(self, builder: ReplyBuilder, answer: AnswerStream) -> None:
@@ -249,6 +249,8 @@ class ChatEndpoint:
             yield
         except ValueError as problem:
             raise ModelProtocolError(f"The answer of {self.provider.host} cannot be used: {problem}.") from None
+        except RecursionError:
+            raise ModelProtocolError(f"The answer of {self.provider.host} is nested too deeply.") from None
 
 
 def endpoint_from_environment(model: str, env: Mapping[str, str]) -> tuple[ChatEndpoint, str]:

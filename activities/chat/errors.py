@@ -48,11 +48,11 @@ _is_context = _words(
     r"|超过.{0,8}最大.{0,6}长度|上下文.{0,6}(?:长度|超)"
     r"|输入.{0,4}(?:过长|长度超)|token limit exceeded|prompt exceeds",
 )
-_output_asked = re.compile(
-    r"max_(?:completion_|new_|output_)?tokens\b.{0,60}?(?:too large|must be|valid range|invalid"
-    r"|at most|exceeds the limit"
-    r"|greater than)|(?:invalid|valid range of) `?max_(?:completion_|new_|output_)?tokens|max_tokens: \d+ > ",
-    re.IGNORECASE,
+_output_asked = _words(
+    r"max_(?:completion_|new_|output_)?tokens\b.{0,60}?(?:too large|must be|should be|valid range|invalid|at most"
+    r"|out of range|exceeds the (?:limit|max)|cannot exceed|(?:greater|larger) than)"
+    r"|(?:invalid|range of) `?max_(?:completion_|new_|output_)?tokens|max_tokens: \d+ > "
+    r"|in the messages, \d+ in the completion"
 )
 _is_quota = _words(
     r"insufficient[_ .-]?(?:user[_ ])?(?:quota|balance|credits?|funds?)|billing_(?:hard_limit_reached|not_active)"
@@ -65,7 +65,7 @@ _is_quota = _words(
     r"|quota (?:is |has been )?(?:exhausted|used up|depleted)|quota[_ ]exhausted|arrearage|overdue|in arrears"
     r"|freetieronly|free (?:tier|quota|trial).{0,40}(?:exhausted|used up|expired|ended)"
     r"|budget[_ ](?:has been )?exceeded"
-    r"|key limit exceeded|payment[_ ]required|check your (?:plan and )?billing"
+    r"|(?:enable|requires?) billing|key limit exceeded|payment[_ ]required|check your (?:plan and )?billing"
     r"|account is not active|top[- ]?up|recharge"
     r"|not_enough_balance|perday|usage[_ ]limit[_ ](?:reached|exceeded)|余额不足|欠费|额度|充值|资源包"
 )
@@ -97,6 +97,7 @@ _is_model_fault = _words(r"tool_use_failed|output_parse_failed|json_validate_fai
 _is_rate = _words(
     r"rate[_ -]?limit|too many requests|tokens per minute|requests per|per minute|throttl|resource_exhausted"
 )
+_FINE = (0, "0", 200, "200", "success", "Success", "OK", "ok")
 _AGAIN = {408, 409, 421, 423, 424, 425, 449, 460, 498, 499}
 """Statuses below 500 that pass: a timeout, a conflict, and no room at the moment (498)."""
 _ACCESS = {401, 402, 403, 404, *range(300, 400)}
@@ -140,7 +141,9 @@ class _Refusal:
     model: str
     said: Said
     is_told: bool = True
-    """Whether the status is the provider's own, and not guessed."""
+    """Whether the provider told the status, be it in words."""
+    is_http: bool = True
+    """Whether it is the status of the HTTP answer."""
 
     @property
     def text(self) -> str:
@@ -148,7 +151,10 @@ class _Refusal:
 
     @property
     def told(self) -> str:
-        return f"{self.provider.host} answered {self.status}: {self.text}"
+        host = self.provider.host
+        if self.is_http:
+            return f"{host} answered {self.status}: {self.text}"
+        return f"{host} answered with an error{f' ({self.status})' if self.is_told else ''}: {self.text}"
 
     @property
     def wait(self) -> float | None:
@@ -192,13 +198,14 @@ def chunk_error(provider: Provider, body: object, *, model: str) -> ModelError:
             model=model,
             said=said,
             is_told=status is not None,
+            is_http=False,
         )
     )
 
 
 def _judged(refusal: _Refusal) -> ModelError:
     """Say what a refusal means; the first that it can be, from what a person or a compression can mend to the rest."""
-    for judge in (_too_long, _used_up, _model_fault, _content, _not_again, _passing):
+    for judge in (_too_long, _asked_too_much, _used_up, _model_fault, _content, _not_again, _passing):
         if (error := judge(refusal)) is not None:
             return error
     return _access(refusal)
@@ -226,12 +233,19 @@ def _tells_of_context(refusal: _Refusal) -> bool:
 
 def _asks_for_too_much(message: str) -> bool:
     """Whether it is the asked length of the answer that does not fit, which no compression mends."""
-    if not _output_asked.search(message) or re.search(r"inputs?`? tokens \+", message):
+    if not _output_asked(message) or re.search(r"inputs?`? tokens \+", message):
         return False
-    numbers = [int(found) for found in re.findall(r"\d+", message[:400])]
     window = re.search(r"context length (?:is|of) (\d+)", message)
+    asked = re.search(r"(\d+) in the completion", message) or re.search(r"tokens\D{0,40}(\d+)", message)
     # Where the answer asked for would have room, it is the conversation that grew.
-    return window is None or not numbers or numbers[0] * 2 > int(window[1])
+    return window is None or asked is None or int(asked[1]) * 2 > int(window[1])
+
+
+def _asked_too_much(refusal: _Refusal) -> ModelError | None:
+    if refusal.status not in (400, 422) or not _asks_for_too_much(refusal.said.message):
+        return None
+    told = f"{refusal.provider.host} refuses the request ({refusal.status}): {refusal.text}"
+    return ModelRequestRefused(f"{told}. Lower max_tokens in the agent's parameters.")
 
 
 def _used_up(refusal: _Refusal) -> ModelError | None:
@@ -293,7 +307,7 @@ def _access(refusal: _Refusal) -> ModelError:
     if 300 <= status < 400:
         target = refusal.provider.masked(refusal.headers.get("location", "another address"))
         return ModelAccessRefused(f"{host} redirects to {target}. Set {url_name} to the final address.")
-    if status == 404 or (status in (400, 403, 422) and _is_model(said.all)):
+    if status == 404 or (status in (400, 403, 422) and _is_model(f"{said.codes} {said.message}")):
         return ModelAccessRefused(
             f"{refusal.provider.url} answered {status} for the model {refusal.model!r}: {refusal.text}. Check the "
             f"model's name, and that {url_name} is the API's base address (most end in /v1)."
@@ -347,6 +361,8 @@ def _is_complaint(chunk: Mapping[str, Any]) -> bool:
         return True
     if chunk.get("success") is False or chunk.get("ok") is False:
         return True
+    if chunk.get("code") in _FINE or chunk.get("base_resp"):
+        return False  # it says that all is well, be there an answer or not
     said = read_error(chunk)
     if "choices" in chunk and not said.message:
         return False

@@ -4,6 +4,7 @@ A stream brings them in pieces, like the text. What a piece means is read from i
 merged, entries of lists belong together by their index, and what names or signs something is said whole each time.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +40,7 @@ class Merged:
 
     def fields(self) -> dict[str, Any]:
         """Return what was found."""
-        return {name: written(value) for name, value in self._found.items()}
+        return {whole(name): written(value) for name, value in self._found.items()}
 
 
 def of_message() -> Merged:
@@ -139,7 +140,9 @@ def written(value: Any) -> Any:
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, dict):
-        return {key: written(each) for key, each in value.items()}
+        return {whole(key): written(each) for key, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return [written(each) for each in value] if isinstance(value, list) else value
 
 

@@ -100,7 +100,7 @@ class ReplyBuilder:
             ValueError: It has not the form of a chunk, its calls cannot be told apart, or the message is over the
                 limit.
         """
-        self._model = str(chunk.get("model") or self._model)
+        self._model = fields.whole(str(chunk.get("model") or self._model))
         self._usage.add(chunk)
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
@@ -179,7 +179,7 @@ class ReplyBuilder:
 
     def _end(self, choice: Mapping[str, Any]) -> None:
         for name in ("finish_reason", "native_finish_reason"):
-            word = str(choice.get(name) or "")
+            word = fields.whole(str(choice.get(name) or ""))
             kind = finish.ended(word)
             # A later word does not take back that the answer was cut; a gateway's own word is often "stop" for all.
             if word.lower() in _NO_WORD or finish.is_cut(self.finish):

@@ -44,9 +44,9 @@ _STATUSES = (
     (400, r"invalid|bad_?request|precondition|out_of_range|unprocessable|validation|context_length|content_filter"),
 )
 _IN_WORDS = (
-    (429, r"rate limit|too many requests|resource.?exhausted"),
+    (429, r"rate limit|too many requests|resource.?exhausted|request limit reached"),
     (503, r"overload|unavailable|at capacity"),
-    (401, r"invalid api key|incorrect api key|unauthorized|invalid authentication"),
+    (401, r"invalid api key|incorrect api key|unauthorized|invalid authentication|authentication (?:error|fail)"),
     (404, r"^not found$|no such route|no route|cannot (?:post|get) /"),
 )
 
@@ -150,6 +150,8 @@ def _beside(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _messages(level: Mapping[str, Any]) -> Iterator[str]:
     for name in _MESSAGES:
         value = level.get(name)
+        if isinstance(value, dict) and "role" in value:
+            continue  # a message of a conversation
         if value and not isinstance(value, bool):
             yield value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 

@@ -301,7 +301,7 @@ class AnswerStream:
         with _bounded(self._provider):
             for payload in payloads:
                 text = payload.strip()
-                if text.startswith(b"[DONE]"):
+                if text.strip(b'"')[:6].upper() == b"[DONE]":
                     self.ended = True
                     break
                 if text:

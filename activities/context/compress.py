@@ -23,6 +23,7 @@ from activities.record.job_store import JobFacts, JobStore
 from activities.record.transcript import Transcript
 from loom_dsl.agent import compression
 from loom_dsl.agent.context import cut_to, estimate_tokens
+from loom_dsl.agent.finish import FILTERED
 from loom_dsl.agent.messages import NOT_COMPRESSED, SUMMARY
 from loom_dsl.agent.provenance import words_of_user
 from loom_dsl.agent.turn import Usage
@@ -125,7 +126,7 @@ class _Notes:
 
         Raises:
             ContextLengthExceeded: The model refuses also the smallest piece.
-            ModelProtocolError: The model writes nothing.
+            ModelProtocolError: The model writes nothing, or a filter cuts off what it writes.
         """
         waiting = deque(compression.in_pieces(texts, self._piece))
         while waiting:
@@ -165,6 +166,8 @@ class _Notes:
         reply = await self._endpoints.ask(self._model, body, job=self._job, on_text=_ignore)
         told = used(self._model, reply, body)
         self._usage, self._cost = self._usage + Usage(**told["usage"]), self._cost + told["cost"]
+        if reply.finish_reason == FILTERED:
+            raise ModelProtocolError("the provider's filter cut the summary off, and what it lacks would be lost")
         return mask_known(reply.text, self._secrets)
 
 

@@ -119,6 +119,8 @@ CASES: dict[str, dict[str, Any]] = {
     "blank": {"steps": [{"say": " \n"}]},
     "cut": {"steps": [{"say": "I was about to", "finish": "length"}]},
     "cut in a call": {"steps": then(call(raw='{"text": "I was'), finish="length")},
+    "cut after a call": {"steps": then(call(args={"text": "a"}), finish="length")},
+    "filtered after a call": {"steps": then(call(args={}), finish="content_filter")},
     "ten megabytes": {"steps": [{"big": 10_000_000}]},
     "strange text": {"steps": [{"say": "a\x00b\x1b[31mred\u2028\ufeff \U0001f600", "chunk": 1}]},
     "unheard reason": {"steps": [{"say": "well", "finish": "because"}]},
@@ -194,6 +196,17 @@ async def test_a_call_at_the_limit_of_tokens_is_told_as_such(stand: Stand) -> No
     found = await stand.outcome("cut in a call")
     assert found.warnings() == ["answer_cut"]
     assert "cut off at the limit of output tokens" in found.tool()["content"]
+    assert (found.result.status, found.result.partial) == ("completed", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("cut after a call", "answer_cut"), ("filtered after a call", "answer_filtered")]
+)
+async def test_no_call_of_a_cut_answer_runs_and_the_model_goes_on(stand: Stand, name: str, code: str) -> None:
+    found = await stand.outcome(name)
+    assert found.warnings() == [code]
+    assert [result["status"] for result in found.results()] == ["error"]
+    assert "none of its calls was run" in found.tool()["content"]
     assert (found.result.status, found.result.partial) == ("completed", False)
 
 

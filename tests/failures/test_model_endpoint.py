@@ -44,9 +44,9 @@ FAILING: dict[str, tuple[dict[str, Any], int, str, str]] = {
     ),
     "empty and filtered": (
         {"steps": [{"empty": True, "finish": "content_filter"}]},
-        4,
-        "model_protocol",
-        r"empty \(it ended with 'content_filter'\)",
+        1,
+        "model_refused",
+        r"filter withheld the whole answer",
     ),
     "page": ({"model": "page:m"}, 0, "model_protocol", r"answered with a web page.*PAGE_BASE_URL"),
     "binary": ({"model": "binary:m"}, 0, "model_protocol", r"no event stream"),

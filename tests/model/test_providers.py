@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from activities.chat.calls import CallAssembler
 from activities.chat.client import ChatEndpoint, chat_body
 from activities.chat.errors import Provider, chunk_error, status_error
 from activities.chat.reply import ModelReply, Usage
@@ -525,6 +526,13 @@ NO_ANSWERS: list[tuple[str, bytes, type[LoomError], str]] = [
     ("no choices", b'{"choices": []}', ModelProtocolError, "without an answer"),
     ("choices null", b'{"choices": null, "model": "m"}', ModelProtocolError, "without an answer"),
     ("a bare end mark", b"data: [DONE]\n\n", ModelProtocolError, "without an answer"),
+    ("all is well", b'{"code": 0, "msg": "ok", "data": {}}', ModelProtocolError, "without an answer"),
+    (
+        "another protocol",
+        b'{"message": {"role": "assistant", "content": "hi"}, "done": true}',
+        ModelProtocolError,
+        "without an answer",
+    ),
     ("only usage", sse({"choices": [], "usage": OPENAI_USAGE}), ModelProtocolError, "without an answer"),
     ("a chunk without words", sse(piece({"role": "assistant"})), ModelProtocolError, "empty answer"),
     ("only blanks", sse(piece({"content": " \n"})), ModelProtocolError, "empty answer"),
@@ -716,11 +724,45 @@ async def test_pieces_of_calls_are_told_apart(
     assert [(each.name, each.arguments) for each in reply.tool_calls] == expected
 
 
+def dialects(chance: random.Random) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
+    """Draw calls of different tools, and their pieces as some provider would send them."""
+    inner = (1, "x", 'a"}{"', "", [1, {"q": 2}], {}, {"y": {"z": []}}, None, "\\")
+    truth = [(name, json.dumps({"x": chance.choice(inner)})) for name in chance.sample(["a", "b", "read"], 2)]
+    index = chance.choice(("right", "zero", "none", "drift"))
+    id, name = chance.choice(("first", "none")), chance.choice(("first", "each"))
+    pieces: list[dict[str, Any]] = []
+    for number, (tool, arguments) in enumerate(truth):
+        cuts = sorted(chance.sample(range(1, len(arguments)), min(3, len(arguments) - 1)))
+        parts = [arguments[start:end] for start, end in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
+        for at, part in enumerate(parts):
+            numbers = {"right": number, "zero": 0, "none": None, "drift": len(pieces)}
+            given = f"id{number}" if id == "first" and not at else None
+            pieces.append(call(numbers[index], tool if name == "each" or not at else None, part, given))
+    return truth, pieces
+
+
+def test_calls_in_any_dialect_are_put_together_as_they_were_meant_or_refused() -> None:
+    chance, refused = random.Random(SEED), 0
+    for _ in range(1_500):
+        truth, pieces = dialects(chance)
+        assembler = CallAssembler(lambda: {"a", "b", "read"})
+        try:
+            for each in pieces:
+                assembler.add([each])
+            found = [(each.name, each.arguments) for each in assembler.calls()]
+        except ValueError:
+            refused += 1
+            continue
+        assert found == truth, pieces
+    assert refused < 30
+
+
 @pytest.mark.parametrize(
     ("chunks", "told"),
     [
         ([calls(call(0, "a", '{"x":1}')), calls(call(0, None, '{"x":2}'))], "after their end"),
         ([calls(call(0, "a", "{}")), calls(call(1, None, '{"x":1}'))], "no name"),
+        ([calls(call(0, "a", '{"x"', "1")), calls(call(1, "a", ":1}", "2"))], "pieces"),
         (
             [
                 calls(call(0, "a", "{}"), call(1, "b", "{}")),
@@ -912,6 +954,15 @@ REFUSALS: list[tuple[int | None, Any, type[LoomError], str]] = [
         error("max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens"),
         ModelRequestRefused,
         "",
+    ),
+    (
+        400,
+        error(
+            "This model's maximum context length is 4096 tokens. However, you requested 8100 tokens (100 in the "
+            "messages, 8000 in the completion). Please reduce the length of the messages or completion."
+        ),
+        ModelRequestRefused,
+        "Lower max_tokens",
     ),
     (498, error("Flex tier capacity exceeded", "capacity_exceeded"), ModelUnavailable, "498"),
     (
