@@ -41,6 +41,8 @@ class WrittenScalar:
         Args:
             offset: Which character of the text, from 0; its length is the place behind the last one.
         """
+        if offset > len(self.text):
+            return None
         before, index = -1, -1  # the last character before the wanted one that is no white space
         units = self._units()
         for number, char in enumerate(self.text[: offset + 1]):

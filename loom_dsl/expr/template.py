@@ -108,8 +108,8 @@ def mended(value: Any, roots: frozenset[str] = ROOTS) -> JsonValue:
                 compile_expression(source, roots)
             except ExpressionError:
                 found, end = f"{found}{value[end:start]}run.now", start + len(source)
-    except ExpressionError:  # one that is not closed
-        return found
+    except ExpressionError as error:  # one that is not closed
+        return found + value[end : (error.column or 1) - 1]
     return found + value[end:]
 
 
