@@ -17,7 +17,7 @@ from loom_dsl.graph.checks.slots import texts_of
 from loom_dsl.graph.checks.structure import check_structure, did_you_mean
 from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve, Unit
 from loom_dsl.graph.edges import Next, Node
-from loom_dsl.graph.graph import Body, Graph
+from loom_dsl.graph.graph import Body, Graph, with_end
 from loom_dsl.graph.nodes import AnyNode, Branch
 from loom_dsl.graph.state import InputField, StateField
 from loom_dsl.text.canonical import Json
@@ -60,7 +60,7 @@ def check_partly(
     bodies: dict[str, Body] = {}
     for name, inner in graphs.items() if isinstance(graphs, dict) else ():
         if isinstance(inner, dict) and isinstance(inner.get("nodes"), dict):
-            bodies[name] = _body(Body, inner, name, broken)
+            bodies[name] = _body(Body, with_end(inner), name, broken)
         else:
             library = {**library, name: Graph.model_construct(name=name, start="", nodes={})}
     name, agents = data.get("name"), data.get("agents", {})
