@@ -394,6 +394,9 @@ def _written(document: Document, place: DocumentPath) -> DocumentPath:
         in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)
         if in_list or (isinstance(value, dict) and part in value):
             value, found = value[part], (*found, part)
+        elif part == "next" and isinstance(value, dict) and "approved" in value and len(place) > len(found) + 2:
+            way = "approved" if place[len(found) + 2] == 0 else "rejected"
+            return (*found, way) if way in value else found
         elif part not in ("first", "each", "all"):
             break
     return found
