@@ -93,7 +93,7 @@ def wrong_holes(value: Any, roots: frozenset[str] = ROOTS, path: tuple[str | int
         yield WrongHole(path, value, max((error.column or 1) - 1, 0), error.message)
 
 
-def mended(value: Any, roots: frozenset[str] = ROOTS) -> JsonValue:
+def mended(value: Any, roots: frozenset[str] = ROOTS) -> Any:
     """Give a JSON value in which each ``${…}`` that does not compile is one that does: the others can be read then."""
     if isinstance(value, dict):
         return {key: mended(item, roots) for key, item in value.items()}

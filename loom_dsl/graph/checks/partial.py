@@ -133,10 +133,10 @@ def _body(kind: Any, data: Mapping[str, Any], within: str, broken: _Broken, **mo
     given = raw if isinstance(raw, dict) else {}
     nodes: dict[str, Node] = {}
     for key, node in given.items():
-        texts: list[DocumentPath] = []
-        found, wrong = _node(node, texts)
+        partly: list[DocumentPath] = []
+        found, wrong = _node(node, partly)
         broken.places += [(*place, "nodes", key, *path) for path in wrong]
-        broken.texts += [(*place, "nodes", key, *path) for path in texts]
+        broken.texts += [(*place, "nodes", key, *path) for path in partly]
         if found is None:
             broken.nodes.add((within, key))
         nodes[key] = found or _stand_in(node, given)
