@@ -109,9 +109,9 @@ def listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def coded(code: str, message: str) -> PydanticCustomError:
-    """Make what a validator raises whose finding has a code of its own."""
-    return PydanticCustomError(code, "{message}", {"message": message})
+def coded(code: str, message: str, **more: Any) -> PydanticCustomError:
+    """Make what a validator raises whose finding has a code of its own; with what else is known of it."""
+    return PydanticCustomError(code, "{message}", {"message": message, **more})
 
 
 class Part(BaseModel):

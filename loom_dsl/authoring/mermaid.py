@@ -88,6 +88,15 @@ def mermaid_plan(plan: Plan, *, whole: bool = False, overlay: Overlay | None = N
     return _flowchart(lines, list(drawings.values()))
 
 
+MAX_EDGES = 500
+"""Edges that Mermaid draws. A page may allow more (`maxEdges` of mermaid.initialize), a drawing may not."""
+
+
+def edges_of(drawing: str) -> int:
+    """Count the edges of a flowchart."""
+    return sum(1 for line in drawing.splitlines() if _LINK.match(line))
+
+
 def _flowchart(lines: list[str], drawings: "list[_Drawing]") -> str:
     """Put the head before the lines, and after them what colours nodes and spaces the dots of compensation."""
     links = [line for line in lines if _LINK.match(line)]

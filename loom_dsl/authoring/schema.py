@@ -147,6 +147,17 @@ def _approval(schema: Schema) -> Schema:
     )
 
 
+def _approved(schema: Schema) -> Schema:
+    way = {"type": "string"}
+    ways = {
+        "approved": {"description": "Where it goes on after `approve`: with `rejected` short for `next`.", **way},
+        "rejected": {"description": "Where it goes on after every other answer.", **way},
+    }
+    pair = {"required": ["approved", "rejected"], "not": {"required": ["next"]}}
+    neither = {"not": {"anyOf": [{"required": ["approved"]}, {"required": ["rejected"]}]}}
+    return {**schema, "properties": {**schema["properties"], **ways}, "oneOf": [pair, neither]}
+
+
 def _fail(schema: Schema) -> Schema:
     return {**schema, "properties": {**schema["properties"], "fail": _either_text(schema["properties"]["fail"])}}
 
@@ -200,6 +211,7 @@ FORMS: dict[str, Callable[[Schema], Schema]] = {
     "Deadline": _deadline,
     "InputField": _typed,
     "StateField": _typed,
+    "Approval": _approved,
     "ApprovalSpec": _approval,
     "EventSpec": _or_text,
     "TimerSpec": _timer,

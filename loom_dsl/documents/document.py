@@ -11,8 +11,9 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
+from loom_dsl.documents.scalar_places import Position, WrittenScalar
 from loom_dsl.errors import Diagnostic, DocumentError
 from loom_dsl.fields import DocumentPath
 from loom_dsl.text.canonical import Json
@@ -26,9 +27,7 @@ MAX_NODES = 50_000
 MAX_DOCUMENT_DEPTH = 64
 """Levels of nesting."""
 
-Position = tuple[int, int]
-"""Line and column, both from 1."""
-
+T = TypeVar("T")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -55,6 +54,8 @@ class YamlNode:
     place: Position
     text: str = ""
     plain: bool = False
+    style: str = ""
+    offset: int = 0
     items: list["YamlNode"] = field(default_factory=list)
     pairs: list[tuple["YamlNode", "YamlNode"]] = field(default_factory=list)
 
@@ -65,6 +66,7 @@ class Expansion:
     def __init__(self, source: str) -> None:
         self.values: dict[DocumentPath, Position] = {}
         self.keys: dict[DocumentPath, Position] = {}
+        self.texts: dict[DocumentPath, YamlNode] = {}
         self._source = source
 
     def value(self, node: YamlNode, path: DocumentPath) -> Json:
@@ -77,6 +79,7 @@ class Expansion:
             self._refuse("L007", f"the document has over {MAX_NODES:,} values", node, "split it, or use fewer aliases")
         self.values[path] = node.place
         if node.kind == "scalar":
+            self.texts[path] = node
             return self._scalar(node)
         if node.kind == "list":
             return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
@@ -149,6 +152,8 @@ class Document:
     source: str
     _values: Mapping[DocumentPath, Position] = field(repr=False)
     _keys: Mapping[DocumentPath, Position] = field(repr=False)
+    _texts: Mapping[DocumentPath, YamlNode] = field(default_factory=dict, repr=False)
+    _written: str = field(default="", repr=False)
 
     def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Position:
         """Give line and column (both from 1) of the value at a path, or of its key.
@@ -161,6 +166,22 @@ class Document:
         if key and at in self._keys:
             return self._keys[at]
         return self._values.get(at, (1, 1))
+
+    def position_in(self, path: Sequence[str | int], offset: int) -> Position:
+        """Give line and column (both from 1) of a character of the text at a path.
+
+        Args:
+            path: Where the text is.
+            offset: Which character of the text, from 0; its length is the place behind the last one.
+
+        Returns:
+            Where the text starts, if the character cannot be found in it.
+        """
+        node = self._texts.get(tuple(path))
+        if node is None or not self._written:
+            return self.position(path)
+        scalar = WrittenScalar(node.text, self._written[node.offset :], node.style, node.place)
+        return scalar.position(offset) or node.place
 
     def at(self, path: Sequence[str | int]) -> Json:
         """Give the value at a path.
@@ -184,16 +205,24 @@ class Document:
         """
         at = tuple(path)
 
-        def below(places: Mapping[DocumentPath, Position]) -> dict[DocumentPath, Position]:
+        def below(places: Mapping[DocumentPath, T]) -> dict[DocumentPath, T]:
             return {key[len(at) :]: place for key, place in places.items() if key[: len(at)] == at}
 
-        return Document(self.at(at), self.source, below(self._values), below(self._keys))
+        inner = (below(self._values), below(self._keys), below(self._texts))
+        return Document(self.at(at), self.source, *inner, self._written)
 
     def diagnostic(
-        self, code: str, message: str, path: Sequence[str | int] = (), *, fix: str = "", key: bool = False
+        self,
+        code: str,
+        message: str,
+        path: Sequence[str | int] = (),
+        *,
+        fix: str = "",
+        key: bool = False,
+        offset: int | None = None,
     ) -> Diagnostic:
-        """Make a finding about the value (or the key) at a path."""
-        line, column = self.position(path, key=key)
+        """Make a finding about the value (or the key) at a path, or about one character of the text there."""
+        line, column = self.position(path, key=key) if offset is None else self.position_in(path, offset)
         return Diagnostic(code, message, self.source, line, column, fix)
 
 
@@ -229,13 +258,14 @@ def load_yaml(text: str | bytes, source: str) -> Document:
     Raises:
         DocumentError: It is not YAML, not JSON data, too large, or not a mapping.
     """
-    tree = _Reader(_decode(text, source), source).read()
+    decoded = _decode(text, source)
+    tree = _Reader(decoded, source).read()
     expansion = Expansion(source)
     data = expansion.value(tree, ())
     if not isinstance(data, dict):
         what = "empty" if data is None else f"a {type_name(data)}"
         refuse("L001", f"the document is {what}, not a mapping", source, tree.place, "write `field: value` lines")
-    return Document(data, source, expansion.values, expansion.keys)
+    return Document(data, source, expansion.values, expansion.keys, expansion.texts, decoded)
 
 
 def _header_findings(document: Document, kinds: Sequence[str]) -> Iterable[Diagnostic]:
@@ -372,6 +402,7 @@ class _Reader:
     def _fill(self, node: YamlNode, event: Any, depth: int) -> None:
         if node.kind == "Scalar":
             node.kind, node.text, node.plain = "scalar", event.value, bool(event.implicit[0]) and event.tag is None
+            node.style, node.offset = event.style or "", event.start_mark.index
         elif node.kind == "SequenceStart":
             node.kind = "list"
             while type(item := next(self._events)).__name__ != "SequenceEndEvent":

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from loom_dsl.documents.document import Document
-from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError
-from loom_dsl.expr.template import compile_template
+from loom_dsl.errors import Diagnostic, DocumentError
+from loom_dsl.expr.template import WrongHole
 from loom_dsl.text.canonical import Json
 from loom_dsl.text.wording import shown, strange_letter, suggest, type_name
 
@@ -70,13 +70,11 @@ def model_findings(
     except ValidationError as error:
         details = error.errors(include_url=False)
         told = [detail for detail in details if not _follows(document, model, detail, details)]
-        found = {_finding(document, model, detail, hint) for detail in told}
+        found = {one for detail in told for one in _findings(document, model, detail, hint)}
     return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
 
 
-def _follows(
-    document: Document, model: type[BaseModel], detail: ErrorDetails, others: Sequence[ErrorDetails]
-) -> bool:
+def _follows(document: Document, model: type[BaseModel], detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
     """Whether something is only wrong because something else is, which is told itself.
 
     A list is too short because of members of it; a field is missing because its name is misspelt, or (`start`) because
@@ -93,6 +91,13 @@ def _follows(
         return meant or (place[-1] == "start" and "nodes" in names)
     path = _document_path(document, place, kind)
     return bool(place) and path[-1:] == place[-1:] and any(name in fields_at(model, path) for name in beside)
+
+
+def _findings(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> list[Diagnostic]:
+    if detail["type"] != "L130":
+        return [_finding(document, model, detail, hint)]
+    path = _document_path(document, detail["loc"], detail["type"])
+    return [_of_expression(document, path, one) for one in detail.get("ctx", {}).get("wrong", ())]
 
 
 def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> Diagnostic:
@@ -171,30 +176,35 @@ def _value(document: "Document", path: Sequence[str | int]) -> Json:
 
 
 def _coded(document: "Document", code: str, message: str, path: tuple[str | int, ...]) -> Diagnostic:
-    """A finding with a code of its own. One about an expression is placed at the text that holds it."""
-    if code == "L130":
-        path, text = _wrong_text(document, path)
-        if _SECRET.search(text):
-            message, code = "a secret is a whole value, never a part of a text or of an expression", "L125"
-            return document.diagnostic(code, message, path, fix="write `${secret:NAME}` alone, in a tool's `with`")
+    """A finding with a code of its own."""
     name = _dotted(path)
     return document.diagnostic(code, f"`{name}`: {message}" if name else message, path)
 
 
-def _wrong_text(document: "Document", path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], str]:
-    """The first text at a path, or below it, whose ``${…}`` do not compile."""
-    try:
-        value = document.at(path)
-    except KeyError:
-        return path, ""
+def _of_expression(document: "Document", path: tuple[str | int, ...], wrong: WrongHole) -> Diagnostic:
+    """A finding about an expression, at the column in the text that holds it."""
+    exact = (*path, *wrong.path)
+    found = exact if _value(document, exact) == wrong.text else _place_of_text(document, path, wrong.text)
+    path, offset = (path, None) if found is None else (found, wrong.offset)
+    if secret := _SECRET.search(wrong.text):
+        message, code = "a secret is a whole value, never a part of a text or of an expression", "L125"
+        fix = "write `${secret:NAME}` alone, in a tool's `with`"
+        at = None if offset is None else secret.start()
+        return document.diagnostic(code, message, path, fix=fix, offset=at)
+    name = _dotted(path)
+    message = f"`{name}`: {wrong.message}" if name else wrong.message
+    return document.diagnostic("L130", message, path, offset=offset)
+
+
+def _place_of_text(document: "Document", path: tuple[str | int, ...], text: str) -> tuple[str | int, ...] | None:
+    """Where a text stands at a path or below it: short forms leave steps out."""
+    value = _value(document, path)
     if isinstance(value, str):
-        return path, value
+        return path if value == text else None
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        try:
-            compile_template(item)
-        except ExpressionError:
-            return _wrong_text(document, (*path, key))
-    return path, ""
+        if isinstance(item, (str, dict, list)) and (found := _place_of_text(document, (*path, key), text)) is not None:
+            return found
+    return None
 
 
 def _quoted(document: "Document", path: Sequence[str | int]) -> str:

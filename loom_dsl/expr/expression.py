@@ -13,7 +13,7 @@ at most, and in milliseconds where it reads little, instead of holding up a work
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -258,6 +258,40 @@ def compile_expression(source: str, roots: frozenset[str] = ROOTS) -> Expression
     return Expression(text, references, step, type_of(tree.body), compiler.builds, reads)
 
 
+def column_of(source: str, path: Sequence[str]) -> int | None:
+    """Give the column, from 1, at which an expression reads a path from a root; None where it does not.
+
+    Args:
+        source: The text of an expression.
+        path: The root and keys, such as ``("nodes", "model")``.
+    """
+    text = source.strip()
+    try:
+        places, tree = _Places(source, text), ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    starts = [
+        places.of_bytes(node.lineno, node.col_offset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr) and _read_by(node)[: len(path)] == tuple(path)
+    ]
+    return min(starts, default=None)
+
+
+def _read_by(node: ast.AST) -> tuple[str, ...]:
+    """The path that a part of an expression reads, with its keys in brackets and those of `has` and `get`."""
+    match node:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=target, attr=key) | ast.Subscript(value=target, slice=ast.Constant(value=str(key))):
+            outer = _read_by(target)
+            return (*outer, key) if outer else ()
+        case ast.Call(func=ast.Name(id="has" | "get"), args=[target, ast.Constant(value=str(key)), *_]):
+            outer = _read_by(target)
+            return (*outer, key) if outer else ()
+    return ()
+
+
 def _parsed(text: str, places: "_Places") -> ast.Expression:
     wrong = refused(text)
     if wrong is not None:
@@ -268,11 +302,14 @@ def _parsed(text: str, places: "_Places") -> ast.Expression:
         wrong = mistake(text) or (unquoted(text) if error.msg.startswith("invalid syntax") else None)
         if wrong is not None:
             raise ExpressionError(f"`{_cut(text)}` is not an expression: {wrong[0]}", places.at(wrong[1])) from None
-        column = places.of(error.lineno or 1, max((error.offset or 1) - 1, 0))
-        column = min(column, places.at(len(text)))  # Python counts bytes in some messages
+        end = places.at(len(text))
+        # Python counts bytes in some messages, and says 0 where the text ends too soon.
+        column = min(places.of(error.lineno or 1, error.offset - 1), end) if error.offset else end
         message = error.msg
         if message.startswith("unterminated string") and "\n" in text:
-            message = "a text in quotes ends at the end of its line; in a double-quoted text of YAML write `\\\\n` for `\\n`"
+            message = (
+                "a text in quotes ends at the end of its line; in a double-quoted text of YAML write `\\\\n` for `\\n`"
+            )
         raise ExpressionError(f"`{_cut(text)}` is not an expression: {message}", column) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None

@@ -64,15 +64,15 @@ def has_holes(text: str) -> bool:
     if "${" not in text:
         return False
     try:
-        return any(is_hole for is_hole, _ in _split(text))
+        return any([is_hole for is_hole, _, _ in _split(text)])
     except ExpressionError:
         return True
 
 
-def holes(text: str) -> list[str]:
+def hole_sources(text: str) -> list[str]:
     """What stands in the ``${…}`` of a text; nothing where one is not closed."""
     try:
-        return [piece for is_hole, piece in _split(text) if is_hole] if "${" in text else []
+        return [piece for is_hole, piece, _ in _split(text) if is_hole] if "${" in text else []
     except ExpressionError:
         return []
 
@@ -81,7 +81,7 @@ def may_be(text: str, given: str) -> bool:
     """Whether a text with ``${…}`` in it can become another text, whatever they give."""
     if not has_holes(text):
         return plain(text) == given
-    pattern = "".join(".*" if is_hole else re.escape(piece) for is_hole, piece in _split(text))
+    pattern = "".join(".*" if is_hole else re.escape(piece) for is_hole, piece, _ in _split(text))
     return re.fullmatch(pattern, given, re.DOTALL) is not None
 
 
@@ -99,7 +99,71 @@ def _key(key: str) -> str:
     if has_holes(key):
         advice = "name the field in the document, or write `$${` for the characters themselves"
         raise ExpressionError(f"a field's name is not computed, and {key[:60]!r} has a `${{`; {advice}")
-    return "".join(piece for _, piece in _split(key)) if "${" in key else key
+    return "".join(piece for _, piece, _ in _split(key)) if "${" in key else key
+
+
+@dataclass(frozen=True, slots=True)
+class WrongHole:
+    """One expression of a value that does not compile.
+
+    Attributes:
+        path: Where its text is in the value.
+        text: The text.
+        offset: Which of its characters is wrong, from 0.
+        message: What is wrong.
+    """
+
+    path: tuple[str | int, ...]
+    text: str
+    offset: int
+    message: str
+
+
+def wrong_holes(value: Any, roots: frozenset[str] = ROOTS, path: tuple[str | int, ...] = ()) -> Iterator[WrongHole]:
+    """Give every ``${…}`` of a JSON value that does not compile, in the order written."""
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from wrong_holes(item, roots, (*path, key))
+    if not isinstance(value, str):
+        return
+    try:
+        for start, source in holes(value):
+            try:
+                compile_expression(source, roots)
+            except ExpressionError as error:
+                yield WrongHole(path, value, start + max((error.column or 1) - 1, 0), error.message)
+    except ExpressionError as error:  # one that is not closed: nothing can be told of what follows
+        yield WrongHole(path, value, max((error.column or 1) - 1, 0), error.message)
+
+
+def mended(value: Any, roots: frozenset[str] = ROOTS) -> Any:
+    """Give a JSON value in which each ``${…}`` that does not compile is one that does: the others can be read then."""
+    if isinstance(value, dict):
+        return {key: mended(item, roots) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mended(item, roots) for item in value]
+    if not isinstance(value, str):
+        return value
+    found, end = "", 0
+    try:
+        for start, source in holes(value):
+            try:
+                compile_expression(source, roots)
+            except ExpressionError:
+                found, end = f"{found}{value[end:start]}run.now", start + len(source)
+    except ExpressionError as error:  # one that is not closed
+        return found + value[end : (error.column or 1) - 1]
+    return found + value[end:]
+
+
+def holes(text: str) -> Iterator[tuple[int, str]]:
+    """Give what stands in each ``${…}`` of a text, and where it begins.
+
+    Raises:
+        ExpressionError: One is not closed; those before it were given.
+    """
+    if "${" in text and not _REFERENCE.fullmatch(text):
+        yield from ((start, piece) for is_hole, piece, start in _split(text) if is_hole)
 
 
 def escaped(text: str) -> str:
@@ -122,7 +186,7 @@ def literal_texts(value: Any) -> Iterator[str]:
         for item in value:
             yield from literal_texts(item)
     elif isinstance(value, str):
-        yield from (piece for is_hole, piece in _split(value) if piece and not is_hole)
+        yield from (piece for is_hole, piece, _ in _split(value) if piece and not is_hole)
 
 
 def _compile_text(text: str, roots: frozenset[str]) -> Template:
@@ -147,24 +211,24 @@ def _compile_text(text: str, roots: frozenset[str]) -> Template:
 
 def _pieces(text: str, roots: frozenset[str]) -> list[str | Expression]:
     """Take a text apart; no piece of text is empty."""
-    parts = ((is_hole, piece) for is_hole, piece in _split(text) if is_hole or piece)
+    parts = ((is_hole, piece) for is_hole, piece, _ in _split(text) if is_hole or piece)
     return [compile_expression(piece, roots) if is_hole else piece for is_hole, piece in parts]
 
 
-def _split(text: str) -> Iterator[tuple[bool, str]]:
-    """Give the pieces of a text, and whether each is what stands in a hole."""
+def _split(text: str) -> Iterator[tuple[bool, str, int]]:
+    """Give the pieces of a text, whether each is what stands in a hole, and where it begins."""
     end = 0
     while opening := _DOLLARS.search(text, end):
         dollars = opening.end() - opening.start() - 1
-        yield False, text[end : opening.start()] + "$" * (dollars // 2)
+        yield False, text[end : opening.start()] + "$" * (dollars // 2), end
         end = opening.end()
         if dollars % 2 == 0:
-            yield False, "{"
+            yield False, "{", end - 1
             continue
         last = _end_of_hole(text, end)
-        yield True, text[end:last]
+        yield True, text[end:last], end
         end = last + 1
-    yield False, text[end:]
+    yield False, text[end:], end
 
 
 def _end_of_hole(text: str, start: int) -> int:

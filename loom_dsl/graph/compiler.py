@@ -9,7 +9,9 @@ from typing import Any, NoReturn, cast
 from loom_dsl.agent.definition import Agent, load_agent, read_agent
 from loom_dsl.documents.document import Document, load_yaml, of_kind
 from loom_dsl.documents.validation import model_findings, without_header
-from loom_dsl.errors import Diagnostic, DocumentError, LoomError
+from loom_dsl.errors import Diagnostic, DocumentError, ExpressionError, LoomError
+from loom_dsl.expr.expression import column_of
+from loom_dsl.expr.template import holes
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks import check_graph
 from loom_dsl.graph.checks.codes import severity_of
@@ -376,8 +378,24 @@ def _in_file(place: DocumentPath, keys: Set[str]) -> bool:
 
 def _placed(document: Document, finding: Finding) -> Diagnostic:
     place = _written(document, finding.place)
-    found = document.diagnostic(finding.code, finding.message, place, fix=finding.fix, key=finding.key)
+    offset = None if finding.key else _offset(document.at(place), finding)
+    found = document.diagnostic(finding.code, finding.message, place, fix=finding.fix, key=finding.key, offset=offset)
     return replace(found, severity=severity_of(finding.code))
+
+
+def _offset(text: object, finding: Finding) -> int | None:
+    """Where in a text the expression stands that a finding is about; None where that is not about one in it."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found = list(holes(text)) if "${" in text else [(0, text)]
+    except ExpressionError:
+        return None
+    for start, source in found:
+        if finding.about and (column := column_of(source, finding.about)) is not None:
+            return start + column - 1
+    quoted = ((start, source.strip()) for start, source in found if start)
+    return next((start for start, source in quoted if source and f"`{source}`" in finding.message), None)
 
 
 def _written(document: Document, place: DocumentPath) -> DocumentPath:
@@ -388,6 +406,9 @@ def _written(document: Document, place: DocumentPath) -> DocumentPath:
         in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)
         if in_list or (isinstance(value, dict) and part in value):
             value, found = value[part], (*found, part)
+        elif part == "next" and isinstance(value, dict) and "approved" in value and len(place) > len(found) + 2:
+            way = "approved" if place[len(found) + 2] == 0 else "rejected"
+            return (*found, way) if way in value else found
         elif part not in ("first", "each", "all"):
             break
     return found

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from loom_dsl.agent.states import RunState
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import compile_expression
-from loom_dsl.expr.template import compile_template
+from loom_dsl.expr.template import WrongHole, wrong_holes
 from loom_dsl.fields import Part, Retry, coded, seconds
 
 
@@ -23,7 +23,8 @@ def condition(value: str) -> str:
     try:
         compile_expression(value)
     except ExpressionError as error:
-        raise coded("L130", str(error)) from None
+        wrong = WrongHole((), value, max((error.column or 1) - 1, 0), error.message)
+        raise coded("L130", error.message, wrong=[wrong]) from None
     return value
 
 
@@ -33,10 +34,9 @@ def mapping(value: Any) -> Any:
     Raises:
         PydanticCustomError: One does not compile.
     """
-    try:
-        compile_template(value)
-    except ExpressionError as error:
-        raise coded("L130", str(error)) from None
+    wrong = list(wrong_holes(value))
+    if wrong:
+        raise coded("L130", wrong[0].message, wrong=wrong)
     return value
 
 

@@ -25,6 +25,30 @@ NodeId = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
 
+_WITH_RESULT = frozenset(
+    {"activity", "tool", "agent", "llm", "approval", "event", "timer", "map", "loop", "graph", "set"}
+)
+
+
+def with_end(body: Any) -> Any:
+    """Give a graph inside a document the `end` that it need not say: the result of its only node is its own.
+
+    Args:
+        body: The graph as it was written, or whatever stands in its place.
+
+    Returns:
+        The graph with the end, or what was given where it has several nodes, or one that leads somewhere.
+    """
+    nodes = body.get("nodes") if isinstance(body, dict) else None
+    if not isinstance(nodes, dict) or len(nodes) != 1:
+        return body
+    ((key, node),) = nodes.items()
+    if not isinstance(node, dict) or "next" in node or _WITH_RESULT.isdisjoint(node) or not isinstance(key, str):
+        return body
+    end = "end" if key != "end" else "done"
+    return {**body, "nodes": {key: {**node, "next": end}, end: {"end": f"${{nodes.{key}}}"}}}
+
+
 class Body(Part):
     """Nodes by id, and where a token starts."""
 
@@ -86,6 +110,11 @@ class Graph(Body):
     """Graphs that its nodes run: their nodes, or ``{file: part.yaml}``, a graph's document."""
     defaults: Defaults | None = Field(default=None, exclude=True)
     """What its activities have that do not say it themselves; the normal form has it in the activities."""
+
+    @field_validator("graphs", mode="before")
+    @classmethod
+    def _ends_of_one(cls, value: Any) -> Any:
+        return {key: with_end(body) for key, body in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="before")
     @classmethod

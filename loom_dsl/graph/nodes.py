@@ -72,6 +72,27 @@ class Approval(Node):
 
     approval: ApprovalSpec
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ways(cls, value: Any) -> Any:
+        """Write `approved` and `rejected` out: the normal form has the edges that they stand for."""
+        if not isinstance(value, dict) or not {"approved", "rejected"} & set(value):
+            return value
+        ways = {name: value[name] for name in ("approved", "rejected") if name in value}
+        rest = {key: item for key, item in value.items() if key not in ways}
+        if "next" in rest:
+            raise ValueError("`approved` and `rejected` are the ways out, so there is no `next` beside them")
+        if len(ways) < 2 or not all(isinstance(to, str) for to in ways.values()):
+            raise ValueError("`approved` and `rejected` go together, and each names a node")
+        spec = rest.get("approval")
+        choices = spec.get("choices", ["approve"]) if isinstance(spec, dict) else ["approve"]
+        if isinstance(choices, list) and "approve" not in choices:
+            raise ValueError(
+                "`approved` is the way after the choice `approve`, which `choices` does not have; use `next`"
+            )
+        edges = [{"if": "result.choice == 'approve'", "to": ways["approved"]}, {"to": ways["rejected"]}]
+        return {**rest, "next": edges}
+
 
 class EventSpec(Part):
     """What a token waits for."""

@@ -27,8 +27,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, field_valida
 
 from loom_dsl.documents.document import Document, load_document
 from loom_dsl.documents.validation import validate_model
-from loom_dsl.errors import ExpressionError
-from loom_dsl.expr.template import compile_template
+from loom_dsl.expr.template import wrong_holes
 from loom_dsl.fields import Part, coded
 from loom_dsl.simulation.script import Duration
 
@@ -143,10 +142,9 @@ class MockedResult(Part):
     @field_validator("result")
     @classmethod
     def _compiles(cls, value: Any) -> Any:
-        try:
-            compile_template(value, ANSWER_ROOTS)
-        except ExpressionError as error:
-            raise coded("L130", str(error)) from None
+        wrong = list(wrong_holes(value, ANSWER_ROOTS))
+        if wrong:
+            raise coded("L130", wrong[0].message, wrong=wrong)
         return value
 
 

@@ -120,7 +120,7 @@ def test_a_wrong_value_hides_nothing_that_does_not_hang_on_it() -> None:
         ("L140", 9, 3),
         ("L126", 9, 36),
         ("L150", 10, 16),
-        ("L130", 10, 33),
+        ("L130", 10, 36),
         ("L004", 11, 33),
         ("L104", 12, 3),
         ("L121", 12, 16),
@@ -135,9 +135,9 @@ def test_a_wrong_value_hides_nothing_that_does_not_hang_on_it() -> None:
     ("value", "expected"),
     [
         ("${secret:KEY}", []),
-        ("Bearer ${secret:KEY}", [("L125", 7, 30)]),
+        ("Bearer ${secret:KEY}", [("L125", 7, 38)]),
         ("${secret:KEY + 1}", [("L125", 7, 30)]),
-        ("${nope}", [("L130", 7, 30)]),
+        ("${nope}", [("L130", 7, 33)]),
         ("plain", []),
     ],
 )
@@ -398,16 +398,16 @@ def test_names_that_a_list_binds_hide_those_of_the_language(names: str) -> None:
         ),
         (
             "nodes:\n  a: {set: {x: '${1 / 0}'}, next: b}\n  b: {end: 1}\n",
-            (5, 16),
+            (5, 19),
             "fails whenever it is looked at: div",
         ),
         (
             "nodes:\n  a: {end: '${len([x for x in range(1000000000)])}'}\n",
-            (5, 12),
+            (5, 15),
             "fails whenever it is looked at: the expression does too much work",
         ),
-        (f"nodes:\n  a: {{end: '${{{'(' * 300}1{')' * 300}}}'}}\n", (5, 12), "too many nested parentheses"),
-        ("nodes:\n  a: {end: '${input.__class__}'}\n", (5, 12), "`__class__` is not a key that an expression may read"),
+        (f"nodes:\n  a: {{end: '${{{'(' * 300}1{')' * 300}}}'}}\n", (5, 215), "too many nested parentheses"),
+        ("nodes:\n  a: {end: '${input.__class__}'}\n", (5, 15), "`__class__` is not a key that an expression may read"),
     ],
 )
 def test_a_strange_name_or_expression_is_told_in_a_line_at_its_place(

@@ -587,7 +587,7 @@ def test_a_name_that_the_graph_does_not_have_is_told_with_its_place(text: str, p
         ("results: {a: {reslt: 1}}", "s.yaml:4:15: L002 unknown field `reslt`; did you mean `result`?"),
         ("results: {a: {result: 1, error: x}}", "s.yaml:4:14: L004 `results.a`: work has a `result` or an `error`"),
         ("results: {a: []}", "s.yaml:4:14: L004 `results.a`"),
-        ("results: {a: [1, {result: '${nodes.x}'}]}", "s.yaml:4:27: L130"),
+        ("results: {a: [1, {result: '${nodes.x}'}]}", "s.yaml:4:30: L130"),
         ("results: {a: {takes: soon}}", "s.yaml:4:22: L004"),
         ("expect: {status: done}", "s.yaml:4:18: L004"),
         ("expect: {failure: {message: x}}", "missing field `code`"),

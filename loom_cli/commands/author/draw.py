@@ -80,9 +80,16 @@ def _show(plan: "Plan", form: str, whole: bool, overlay: "Overlay | None") -> No
 
         print(svg(plan, whole=whole, overlay=overlay), end="")
     else:
-        from loom_dsl.authoring.mermaid import mermaid_plan
+        from loom_dsl.authoring.mermaid import MAX_EDGES, edges_of, mermaid_plan
 
-        print(mermaid_plan(plan, whole=whole, overlay=overlay), end="")
+        drawn = mermaid_plan(plan, whole=whole, overlay=overlay)
+        print(drawn, end="")
+        if (edges := edges_of(drawn)) > MAX_EDGES:
+            print(
+                f"the drawing has {edges} edges, and Mermaid draws at most {MAX_EDGES} unless its page says otherwise: "
+                f"write `maxEdges: {edges}` where it calls mermaid.initialize, or use --format svg or dot",
+                file=sys.stderr,
+            )
 
 
 async def _of_job(settings: "Settings", job: str) -> "tuple[Plan, Overlay]":

@@ -9,7 +9,7 @@ from typing import Any
 
 from loom_dsl.errors import ExpressionError
 from loom_dsl.expr.expression import compile_expression
-from loom_dsl.expr.template import has_holes, holes
+from loom_dsl.expr.template import has_holes, hole_sources
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.slots import read, slots_of, texts_of
 from loom_dsl.graph.checks.unit import CheckContext, Finding, Unit
@@ -81,7 +81,7 @@ def _head(checked: CheckContext) -> Iterator[Finding]:
 
 def reads_something(text: str) -> bool:
     """Whether a text has a ``${…}`` that is an expression of this language and reads what a job knows."""
-    return any(_reads(hole) for hole in holes(text))
+    return any(_reads(hole) for hole in hole_sources(text))
 
 
 def _reads(hole: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from loom_dsl.expr.template import mended
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.checks.data import writes_of
 from loom_dsl.graph.checks.durability import check_durability
@@ -17,7 +18,7 @@ from loom_dsl.graph.checks.slots import texts_of
 from loom_dsl.graph.checks.structure import check_structure, did_you_mean
 from loom_dsl.graph.checks.unit import CheckContext, Contracts, Finding, Resolve, Unit
 from loom_dsl.graph.edges import Next, Node
-from loom_dsl.graph.graph import Body, Graph
+from loom_dsl.graph.graph import Body, Graph, with_end
 from loom_dsl.graph.nodes import AnyNode, Branch, End, Fail, Recurse, kind_of
 from loom_dsl.graph.state import InputField, StateField
 from loom_dsl.text.canonical import Json
@@ -34,11 +35,13 @@ class _Broken:
 
     Attributes:
         places: Where it is; nothing is told about what is there.
+        texts: Texts in which it is only some of the expressions.
         nodes: The nodes that stand-ins stand for, by the graph that they are in; nothing is told of their results.
         open: The graphs whose `input` or `state` is not known.
     """
 
     places: list[DocumentPath] = field(default_factory=list)
+    texts: list[DocumentPath] = field(default_factory=list)
     nodes: set[tuple[str, str]] = field(default_factory=set)
     open: set[tuple[str, str]] = field(default_factory=set)
 
@@ -58,7 +61,7 @@ def check_partly(
     bodies: dict[str, Body] = {}
     for name, inner in graphs.items() if isinstance(graphs, dict) else ():
         if isinstance(inner, dict) and isinstance(inner.get("nodes"), dict):
-            bodies[name] = _body(Body, inner, name, broken)
+            bodies[name] = _body(Body, with_end(inner), name, broken)
         else:
             library = {**library, name: Graph.model_construct(name=name, start="", nodes={})}
     name, agents = data.get("name"), data.get("agents", {})
@@ -68,6 +71,8 @@ def check_partly(
     for unit in checked.units.values():
         for finding in _findings(unit, checked):
             hidden = any(finding.place[: len(place)] == place for place in broken.places)
+            # A text is read without its wrong holes, so what the others read can be told.
+            hidden |= finding.code != "L121" and any(finding.place[: len(text)] == text for text in broken.texts)
             if not hidden and not _guessed(unit, checked, finding, broken):
                 yield finding
 
@@ -130,8 +135,10 @@ def _body(kind: Any, data: Mapping[str, Any], within: str, broken: _Broken, **mo
     given = raw if isinstance(raw, dict) else {}
     nodes: dict[str, Node] = {}
     for key, node in given.items():
-        found, wrong = _node(node)
+        partly: list[DocumentPath] = []
+        found, wrong = _node(node, partly)
         broken.places += [(*place, "nodes", key, *path) for path in wrong]
+        broken.texts += [(*place, "nodes", key, *path) for path in partly]
         if found is None:
             broken.nodes.add((within, key))
         nodes[key] = found or _stand_in(node, given)
@@ -158,15 +165,26 @@ def _fields(group: str, given: Any, name: str, broken: _Broken) -> dict[str, Any
     return found
 
 
-def _node(given: Any) -> tuple[Node | None, list[DocumentPath]]:
-    """Read a node, with stand-ins for expressions and durations that are wrong; and the places below it of what is."""
+def _node(given: Any, texts: list[DocumentPath]) -> tuple[Node | None, list[DocumentPath]]:
+    """Read a node, with stand-ins for expressions and durations that are wrong; and the places below it of what is.
+
+    Where only some of a value's `${…}` are wrong, their texts are added to `texts`.
+    """
     try:
         return _NODE.validate_python(given), []
     except RecursionError:
         return None, [()]
     except ValidationError as error:
+        details = []
+        for detail in error.errors(include_url=False):
+            place = _deepest(given, detail["loc"][1:])
+            if detail["type"] == "L130" and place and place[-1] not in _CONDITIONS:
+                given = _mended(given, place)
+                texts += [(*place, *one.path) for one in detail.get("ctx", {}).get("wrong", ())]
+            else:
+                details.append(detail)
         # The first part of a location is the kind of the node.
-        wrong = [_value_at(given, detail["loc"][1:]) for detail in error.errors(include_url=False)]
+        wrong = [_value_at(given, detail["loc"][1:]) for detail in details]
     places = [place for place in wrong if place is not None and place[-1] in _REPAIRS]
     if len(places) < len(wrong):
         return None, [()]
@@ -178,8 +196,9 @@ def _node(given: Any) -> tuple[Node | None, list[DocumentPath]]:
         return None, [()]
 
 
+_CONDITIONS = ("if", "while", "until", "only_while", "done_when", "exclusive")
 _REPAIRS: Mapping[str | int, Json] = {
-    **dict.fromkeys(("if", "while", "until", "only_while", "done_when", "exclusive"), "has(run, 'now')"),
+    **dict.fromkeys(_CONDITIONS, "has(run, 'now')"),
     "with": {"task": ""},
     "end": None,
     **dict.fromkeys(("timeout", "heartbeat", "after", "initial", "longest", "max_outage"), 1.0),
@@ -197,6 +216,23 @@ def _value_at(given: Any, location: tuple[str | int, ...]) -> DocumentPath | Non
             given, place = (given[part], (*place, part))
     there = bool(place) and place[-1] == location[-1]
     return place if there and (place[-1] in ("with", "end") or not isinstance(given, dict | list)) else None
+
+
+def _deepest(given: Any, location: tuple[str | int, ...]) -> DocumentPath:
+    """As much of a location as is there: a short form stands for what is left."""
+    place: DocumentPath = ()
+    for part in location:
+        in_list = isinstance(given, list) and isinstance(part, int) and part < len(given)
+        if in_list or (isinstance(given, dict) and part in given):
+            given, place = given[part], (*place, part)
+    return place
+
+
+def _mended(given: Any, place: DocumentPath) -> Any:
+    value = given
+    for part in place:
+        value = value[part]
+    return _replaced(given, place, mended(value))
 
 
 def _replaced(given: Any, place: DocumentPath, value: Json) -> Any:
