@@ -15,6 +15,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -162,3 +163,10 @@ class Retry(Part):
     """Longest wait in seconds."""
 
     _durations = field_validator("initial", "longest", mode="before")(seconds)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_short_form(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(f"write `{{attempts: {value}}}`")
+        return value

@@ -73,6 +73,8 @@ _KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function",
 """What other languages have for what a node does."""
 
 _BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
+_OF_MODELS = frozenset({"temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty"})
+"""What models take, by the names that most providers have."""
 _SELDOM = frozenset({"phase", "state", "carrier", "events", "inbox"})
 """Fields that graphs of Loom itself use."""
 
@@ -107,6 +109,8 @@ def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Sugge
         known = ", ".join(f"`{name}`" for name in ("tool", "agent", "llm", "approval", "map", "end", "fail"))
         advice = f"a node's kind is the key that it has: `activity: MODULE:FUNCTION`, or {known}, …"
         return f"unknown field `{field}`", advice
+    if field in ("id", "name", "key"):
+        return f"unknown field `{field}`", "a node's name is its key in `nodes`"
     if field in KINDS and kind == Node.kind:
         return f"unknown field `{field}`", f"write {KINDS[str(field)]}"
     fields = _fields(NODE_KINDS.get(kind, Node)) | (set(NODE_KINDS) if kind == Node.kind else set())
@@ -140,6 +144,10 @@ def _inside(inner: list[Any], field: str) -> tuple[str, str] | None:
         return unknown, f"write `{INSIDE[inner[0]][field]}`"
     if inner == ["map"] and FIELDS.get(field) == "window":
         return unknown, "write `window`"
+    if inner == ["llm"] and field in _OF_MODELS:
+        return unknown, f"write it in `parameters`: `parameters: {{{field}: …}}`"
+    if inner == ["next"] and field == "to":
+        return unknown, "write the node's name alone, `next: NODE`, or a list of edges"
     if inner == ["next"] and field in {"if", "then", "else"}:
         return unknown, "write a list of edges: `next: [{if: CONDITION, to: a}, {to: b}]`"
     if inner[0] == "next" and isinstance(inner[-1], int) and field in EDGES:
