@@ -106,6 +106,9 @@ def _follows(
     that is read from another; a text stands where a mapping should, because its fields stand beside it.
     """
     kind, place = detail["type"], detail["loc"]
+    keys = [other["loc"][:-1] for other in others if other["loc"][-1:] == ("[key]",) and other is not detail]
+    if any(place[: len(key)] == key and ":" in str(key[-1]) for key in keys):
+        return True  # ``a:{end: 1}``, which is a name
     if kind == "too_short":
         return any(len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others)
     beside = [other["loc"][-1] for other in others if other["type"] == _EXTRA and other["loc"][:-1] == place[:-1]]
@@ -252,7 +255,9 @@ def _document_path(document: "Document", location: Sequence[str | int], kind: st
             return (*path, last)
     # A short form: the last part that is there is what stands for all below it.
     deepest = [path for path in paths if len(path) == deep]
-    parts = [(index, path) for path in deepest for index, part in enumerate(outer) if _is_there(document, (*path, part))]
+    parts = [
+        (index, path) for path in deepest for index, part in enumerate(outer) if _is_there(document, (*path, part))
+    ]
     if not parts:
         return deepest[0]
     index, path = max(parts, key=lambda found: found[0])

@@ -272,7 +272,9 @@ def _parsed(text: str, places: "_Places") -> ast.Expression:
         column = min(column, places.at(len(text)))  # Python counts bytes in some messages
         message = error.msg
         if message.startswith("unterminated string") and "\n" in text:
-            message = "a text in quotes ends at the end of its line; in a double-quoted text of YAML write `\\\\n` for `\\n`"
+            message = (
+                "a text in quotes ends at the end of its line; in a double-quoted text of YAML write `\\\\n` for `\\n`"
+            )
         raise ExpressionError(f"`{_cut(text)}` is not an expression: {message}", column) from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply or holds a character that it cannot") from None

@@ -470,7 +470,7 @@ class MapSpec(Part):
     @classmethod
     def _text(cls, value: Any) -> Any:
         if isinstance(value, list):
-            raise ValueError("is an expression that gives a list: write it as text, such as `over: \"[1, 2]\"`")
+            raise ValueError('is an expression that gives a list: write it as text, such as `over: "[1, 2]"`')
         return value
 
     _checked = field_validator("over", "done_when")(lambda value: value if value is None else condition(value))

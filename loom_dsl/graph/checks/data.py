@@ -259,7 +259,9 @@ def check_use(checked: CheckContext) -> Iterator[Finding]:
     read = {name: _read(unit) for name, unit in checked.units.items()}
     for name, unit in checked.units.items():
         inside = [inner for inner in checked.units if any(around is unit for around in checked.around(inner))]
-        fields = set().union(*(read[inner] | _handed_on(checked.units[inner], read[inner]) for inner in {name, *inside}))
+        fields = set().union(
+            *(read[inner] | _handed_on(checked.units[inner], read[inner]) for inner in {name, *inside})
+        )
         for field in unit.body.state:
             if ("state",) not in fields and ("state", field) not in fields:
                 message = f"nothing reads `state.{field}`"

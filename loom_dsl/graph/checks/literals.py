@@ -28,7 +28,9 @@ _DEFAULTS = {
     "state": "leave the default out, and let the first node write it: `set: {FIELD: …}`",
 }
 _ENVIRONMENT = re.compile(r"(?<!\$)\$\{env:")
-_OF_ENVIRONMENT = "give it as `input`, or let a function read it; only an agent's fields are filled from the environment"
+_OF_ENVIRONMENT = (
+    "give it as `input`, or let a function read it; only an agent's fields are filled from the environment"
+)
 _OF_AGENTS = "give it with the task, in the `with` of the agent's node"
 
 
@@ -59,7 +61,11 @@ def _uncomputed(node: Node) -> Iterator[DocumentPath]:
     """The places of a node's texts that have a ``${…}`` and are no slot."""
     computed = {slot.place for slot in slots_of(node)}
     for place, text in texts_of(node.model_dump(by_alias=True, exclude_defaults=True)):
-        free = place[0] in FOR_PEOPLE or "${env:" in text or (place[0] in _TARGETS and place[-1] not in ("if", "after", "times"))
+        free = (
+            place[0] in FOR_PEOPLE
+            or "${env:" in text
+            or (place[0] in _TARGETS and place[-1] not in ("if", "after", "times"))
+        )
         if not free and has_holes(text) and not any(place[: len(slot)] == slot for slot in computed):
             yield place
 
