@@ -80,7 +80,7 @@ def holes(text: str) -> list[str]:
 def may_be(text: str, given: str) -> bool:
     """Whether a text with ``${…}`` in it can become another text, whatever they give."""
     if not has_holes(text):
-        return plain(text) == given
+        return str(plain(text)) == given
     pattern = "".join(".*" if is_hole else re.escape(piece) for is_hole, piece in _split(text))
     return re.fullmatch(pattern, given, re.DOTALL) is not None
 

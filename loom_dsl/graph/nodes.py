@@ -88,8 +88,8 @@ class EventSpec(Part):
     """What a token waits for."""
 
     name: Annotated[str, Field(min_length=1)]
-    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it; it may have `${…}`, which are
-    computed when a token comes."""
+    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it; it may have `${…}`, which
+    are computed when a token comes."""
     key: JsonValue = None
     """Only an event with this key; null takes any."""
     buffer: bool = True

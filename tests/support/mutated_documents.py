@@ -30,8 +30,8 @@ EVERY_FIELD = "tests/fixtures/every-field.yaml"
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 3, 1001, 10**18, -(10**18), 0.5, -0.0, 1e308, "", " ", "a", "never", "all", "any"),
     *("5m", "0s", "-5m", "5 m", "9999999d", "1e3s", "${", "${}", "${1}", "${'x'}", "${null}", "${input}", "${result}"),
-    *("${state}", "${nodes}", "${item}", "${run.now}", "${1/0}", "${[1, 2]}", "${{'a': 1}}", "${secret:KEY}", "on", "no"),
-    *("${env:KEY}", "$${x}", "1 > 0", "result", "nodes.a.b.c", "len(result)", "\u201cx\u201d", "é", "\u202e", "\x00"),
+    *("${state}", "${nodes}", "${item}", "${run.now}", "${1/0}", "${[1, 2]}", "${{'a': 1}}", "${secret:KEY}", "on"),
+    *("no", "${env:KEY}", "$${x}", "1 > 0", "result", "nodes.a.b.c", "len(result)", "\u201cx\u201d", "é", "\u202e", "\x00"),
     *("x" * 5000, [], {}, [[]], [None], [1], ["a"], ["a", "a"], [{}], {"": 1}, {"a": {"b": {"c": []}}}, {"to": "a"}),
     *([{"to": "a"}], [{"if": "true", "to": "a"}], {"if": "1"}, {"after": "5m"}, {"file": "x.yaml"}, "loom.tt"),
     *({"from": "a", "allow": {}}, "loom.tool_node"),

@@ -181,14 +181,18 @@ def test_a_default_and_a_fields_name_are_taken_as_they_stand_with_dollars_double
 
 
 def test_text_adds_up_in_a_state_field_from_nothing() -> None:
-    text = 'state: {s: {type: str, reduce: add}}\nnodes:\n  a: {set: {s: x}, next: b}\n  b: {set: {s: y}, next: e}\n  e: {end: "${state.s}"}\n'
+    text = (
+        "state: {s: {type: str, reduce: add}}\nnodes:\n  a: {set: {s: x}, next: b}\n  b: {set: {s: y}, next: e}\n"
+        "  e: {end: '${state.s}'}\n"
+    )
     assert played(text).result == "xy"
 
 
 def test_threads_meet_behind_a_join_of_pairs() -> None:
     text = (
         "nodes:\n  s: {next: {times: 3, to: p}}\n  p: {next: [a, b]}\n  a: {next: j}\n  b: {next: j}\n"
-        "  j: {join: all, next: step}\n  step: {timer: 1s, next: m}\n  m: {join: {threads: 3}, next: e}\n  e: {end: met}\n"
+        "  j: {join: all, next: step}\n  step: {timer: 1s, next: m}\n"
+        "  m: {join: {threads: 3}, next: e}\n  e: {end: met}\n"
     )
     went = played(text)
     assert (went.status, went.result) == ("completed", "met")
@@ -198,7 +202,8 @@ def test_threads_meet_behind_a_join_of_pairs() -> None:
 def test_threads_that_are_one_again_do_not_meet_once_more(join: str) -> None:
     text = (
         "loom: 1\nkind: graph\nname: g\nnodes:\n  s: {next: {times: 3, to: j}}\n"
-        f"  j: {{join: {join}, next: step}}\n  step: {{timer: 1s, next: m}}\n  m: {{join: {{threads: 3}}, next: e}}\n  e: {{end: 1}}\n"
+        f"  j: {{join: {join}, next: step}}\n  step: {{timer: 1s, next: m}}\n"
+        "  m: {join: {threads: 3}, next: e}\n  e: {end: 1}\n"
     )
     assert [found.code for found in check_text(text, "g")] == ["L112"]
 

@@ -1,7 +1,7 @@
 """L126: an expression reads a field that a result never has; L131: it asks for a choice that nobody can make."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,7 +125,7 @@ def _object(names: Iterable[str]) -> Schema:
 
 
 def missing(schemas: list[Schema], keys: Sequence[str]) -> tuple[int, Fields] | None:
-    """Which of the keys is the first that none of the schemas has, and those that there are; None if they all may be."""
+    """Which of the keys is the first that none of the schemas has, and those that there are; None if all may be."""
     at = [(_inner(schema, schema), schema) for schema in schemas]
     for depth, name in enumerate(keys):
         known = [_closed(here) for here, _ in at]
