@@ -50,7 +50,8 @@ class _Names:
             yield from self._decisions(name, [one.choice for one in decisions], (*at, "decisions", name))
         for index, event in enumerate(given.events):
             place = (*at, "events", index)
-            if not any(may_be(name, event.name) for name in (known := event_names(self.plan))):
+            known = event_names(self.plan)
+            if not any(may_be(name, event.name) for name in known):
                 what = f"nothing in the graph waits for the event `{event.name}`"
                 yield self._finding(what, event.name, known, (*place, "name"), key=False)
             yield from self._when(event.when, place)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.mutated_documents import EVERY_FIELD, chosen, data_of, documents, mutated, tried
 
-SAMPLE, NIGHT, LANES = 150, 100_000, 20
+SAMPLE, NIGHT, LANES = 100, 100_000, 20
 
 
 def test_the_documents_are_many_and_are_valid_without_a_change() -> None:
