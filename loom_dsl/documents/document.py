@@ -317,7 +317,7 @@ class _Reader:
             raise
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            if "stream" in (error.problem or "") and error.context_mark is not None:
+            if "quoted scalar" in (error.context or "") and "stream" in (error.problem or "") and error.context_mark:
                 mark = error.context_mark  # where it begins that has no end
             place = (mark.line + 1, mark.column + 1) if mark else None
             problem = error.problem or "this is not YAML"

@@ -71,7 +71,8 @@ def _uncomputed(node: Node) -> Iterator[DocumentPath]:
 
 
 def _has_hole(value: Any) -> bool:
-    return any(has_holes(text) for _, text in texts_of(value))
+    """Whether a default has an expression; `${HOME}` is none, and may be meant for a shell."""
+    return any(reads_something(text) for _, text in texts_of(value))
 
 
 def _head(checked: CheckContext) -> Iterator[Finding]:
