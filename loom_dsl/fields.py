@@ -15,6 +15,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -123,7 +124,10 @@ class Part(BaseModel):
     @classmethod
     def _of_its_type(cls, value: Any, info: ValidationInfo) -> Any:
         """Take no text and no `true` for a number, and nothing else for `true`: ``attempts: inf`` is a mistake."""
-        members = set(_members(cls.model_fields[str(info.field_name)].annotation))
+        field = cls.model_fields[str(info.field_name)]
+        if any(isinstance(part, BeforeValidator) for part in field.metadata):
+            return value  # it reads other forms itself, such as durations
+        members = set(_members(field.annotation))
         wanted = members & set(_KINDS)
         other = str if isinstance(value, str) else bool if isinstance(value, bool) else None
         number = isinstance(value, int | float) and not isinstance(value, bool) and wanted == {bool}
@@ -141,7 +145,8 @@ def _members(annotation: Any) -> Iterator[Any]:
     """The types of which a field's value may be."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from _members(get_args(annotation)[0])
+        inner, *more = get_args(annotation)
+        yield from [Any] if any(isinstance(part, BeforeValidator) for part in more) else _members(inner)
     elif origin in (Union, UnionType):
         for member in get_args(annotation):
             yield from _members(member)
@@ -162,3 +167,10 @@ class Retry(Part):
     """Longest wait in seconds."""
 
     _durations = field_validator("initial", "longest", mode="before")(seconds)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_short_form(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            raise ValueError(f"write `{{attempts: {value}}}`")
+        return value

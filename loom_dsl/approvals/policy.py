@@ -86,7 +86,10 @@ def read_policy(value: Any) -> ApprovalPolicy:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in ("policy", *first["loc"]))
-        raise ExpressionError(f"`{place}` of an approval: {first['msg'].removeprefix('Value error, ')}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = f"there is no such field; the fields are {', '.join(sorted(ApprovalPolicy.model_fields))}"
+        raise ExpressionError(f"`{place}` of an approval: {message}") from None
 
 
 def _timed(value: Any) -> Any:

@@ -347,6 +347,8 @@ class _Reader:
             raise
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            if "quoted scalar" in (error.context or "") and "stream" in (error.problem or "") and error.context_mark:
+                mark = error.context_mark  # where it begins that has no end
             place = (mark.line + 1, mark.column + 1) if mark else None
             problem = error.problem or "this is not YAML"
             if "'\\t'" in problem:

@@ -2,7 +2,8 @@
 
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +26,7 @@ _EXPECTED = {
     **dict.fromkeys(("float_type", "float_parsing"), "should be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "should be true or false"),
     "string_type": "should be text",
+    "string_too_short": "should say something",
 }
 """What pydantic's kinds of errors mean in words of YAML, not of Python."""
 _PATTERNS = {
@@ -69,18 +71,44 @@ def model_findings(
         return model.model_validate(content), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-        told = [detail for detail in details if not _follows(document, model, detail, details)]
-        found = {one for detail in told for one in _findings(document, model, detail, hint)}
+        told = [detail for detail in details if not _follows(document, model, detail, details, hint)]
+        found = _of_unions(dict.fromkeys(one for detail in told for one in _findings(document, model, detail, hint)))
     return None, sorted(found, key=lambda d: (d.line or 0, d.column or 0, d.code, d.message))
 
 
-def _follows(document: Document, model: type[BaseModel], detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+_SHOULD = re.compile(r"(?P<what>.*should be )(?P<type>.*)(?P<given>, not .*)", re.DOTALL)
+
+
+def _of_unions(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Tell once what a value is not, where it may be of several types."""
+    found: dict[Any, Diagnostic] = {}
+    for one in findings:
+        said = _SHOULD.fullmatch(one.message)
+        key = (one.line, one.column, said["what"], said["given"]) if said else one
+        if said and key in found:
+            before = _SHOULD.fullmatch(found[key].message)
+            assert before is not None
+            one = replace(one, message=f"{said['what']}{before['type']} or {said['type']}{said['given']}")
+        found[key] = one
+    return list(found.values())
+
+
+def _follows(
+    document: Document,
+    model: type[BaseModel],
+    detail: ErrorDetails,
+    others: Sequence[ErrorDetails],
+    hint: Hint | None,
+) -> bool:
     """Whether something is only wrong because something else is, which is told itself.
 
     A list is too short because of members of it; a field is missing because its name is misspelt, or (`start`) because
     that is read from another; a text stands where a mapping should, because its fields stand beside it.
     """
     kind, place = detail["type"], detail["loc"]
+    keys = [other["loc"][:-1] for other in others if other["loc"][-1:] == ("[key]",) and other is not detail]
+    if any(place[: len(key)] == key and ":" in str(key[-1]) for key in keys):
+        return True  # ``a:{end: 1}``, which is a name
     if kind == "too_short":
         return any(len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in others)
     beside = [other["loc"][-1] for other in others if other["type"] == _EXTRA and other["loc"][:-1] == place[:-1]]
@@ -88,7 +116,11 @@ def _follows(document: Document, model: type[BaseModel], detail: ErrorDetails, o
         around = _document_path(document, place, kind)[:-1]
         names = fields_at(model, around)
         meant = any(f"`{place[-1]}`" in suggest(str(name), names) for name in beside)
+        advice = [hint(document.data, (*around, name), suggest) for name in beside] if hint is not None else []
+        meant = meant or any(said and re.search(rf"[`{{]{place[-1]}[`:]", said[1]) for said in advice)
         return meant or (place[-1] == "start" and "nodes" in names)
+    if kind == _EXTRA:
+        return place[-1] == "to" and "if" in beside
     path = _document_path(document, place, kind)
     return bool(place) and path[-1:] == place[-1:] and any(name in fields_at(model, path) for name in beside)
 
@@ -114,7 +146,8 @@ def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, h
         near = suggest(str(path[-1]), fields)
         message = f"unknown field `{path[-1]}`" + (f"; {near}" if near else "")
         known = ", ".join(sorted(fields))
-        fix = "" if near or not known else f"known fields: {known}"
+        foreign = strange_letter(str(path[-1]))
+        fix = f"the name has {foreign}" if foreign else "" if near or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
     if kind == "missing" and path:
         owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
@@ -146,7 +179,8 @@ def _not_a_name(document: "Document", detail: ErrorDetails, path: tuple[str | in
     foreign = strange_letter(given)
     rule = _PATTERNS.get(pattern, f"what fits {pattern}")
     because = f" has {foreign}" if foreign and pattern in _PATTERNS else " is not as it must be"
-    return document.diagnostic("L004", what + because, path, fix=f"write {rule}", key=key)
+    fix = "a colon needs a space after it" if key and ":" in given else f"write {rule}"
+    return document.diagnostic("L004", what + because, path, fix=fix, key=key)
 
 
 def _short_form(
@@ -225,10 +259,21 @@ def _document_path(document: "Document", location: Sequence[str | int], kind: st
         return ()
     *outer, last = location
     paths = sorted(_paths(document, outer), key=len, reverse=True)
-    for path in paths if kind != "missing" else ():  # what is missing here may be there further out
-        if _is_there(document, (*path, last)):
+    if kind == "missing":  # what is missing here may be there further out
+        return (*paths[0], last)
+    deep = len(paths[0])
+    for path in paths:
+        if len(path) + 1 >= deep and _is_there(document, (*path, last)):
             return (*path, last)
-    return (*paths[0], last) if kind == "missing" else paths[0]
+    # A short form: the last part that is there is what stands for all below it.
+    deepest = [path for path in paths if len(path) == deep]
+    parts = [
+        (index, path) for path in deepest for index, part in enumerate(outer) if _is_there(document, (*path, part))
+    ]
+    if not parts:
+        return deepest[0]
+    index, path = max(parts, key=lambda found: found[0])
+    return (*path, outer[index])
 
 
 def _paths(document: "Document", parts: Sequence[str | int]) -> list[tuple[str | int, ...]]:

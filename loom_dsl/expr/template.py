@@ -64,7 +64,7 @@ def has_holes(text: str) -> bool:
     if "${" not in text:
         return False
     try:
-        return any([is_hole for is_hole, _, _ in _split(text)])
+        return any(hole[0] for hole in _split(text))
     except ExpressionError:
         return True
 
@@ -80,7 +80,7 @@ def hole_sources(text: str) -> list[str]:
 def may_be(text: str, given: str) -> bool:
     """Whether a text with ``${…}`` in it can become another text, whatever they give."""
     if not has_holes(text):
-        return plain(text) == given
+        return str(plain(text)) == given
     pattern = "".join(".*" if is_hole else re.escape(piece) for is_hole, piece, _ in _split(text))
     return re.fullmatch(pattern, given, re.DOTALL) is not None
 

@@ -101,6 +101,8 @@ class Next(Part):
                 return {"all": value}
             return {"first": value}
         if isinstance(value, dict) and set(value) == {"times", "to"}:
+            if not isinstance(value["to"], str):
+                raise ValueError("with `times` all tokens go to one node: write its name, `{times: 3, to: NODE}`")
             return {"all": [value["to"]], "times": value["times"]}
         return value
 
@@ -191,7 +193,7 @@ class Node(Part):
     """Error code (or ``any``) → node."""
     emit: dict[str, JsonValue] = Field(default_factory=dict)
     """Events told when a token enters: type → data."""
-    mutex: str | None = None
+    mutex: Annotated[str | None, Field(min_length=1)] = None
     """Name of a lock that is held while a token is here: nodes with the same one never overlap in a job. A `${…}` in it
     makes one of many: ``room-${item.id}``."""
     only_while: str | None = None
@@ -201,6 +203,13 @@ class Node(Part):
     """What takes the effect back when the job fails or is aborted later."""
     doc: str = ""
     """One sentence for people."""
+
+    @field_validator("catch", mode="before")
+    @classmethod
+    def _by_code(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"names a node for each code: write `{{any: {value}}}`")
+        return value
 
     @field_validator("compensate", mode="before")
     @classmethod

@@ -68,11 +68,21 @@ SHORT: Mapping[str, str] = {
 """What a text that stands behind a kind's key is, by the kind: ``event: paid`` is ``event: {name: paid}``."""
 
 
+_A_LIST = "write a list of edges: `next: [{if: CONDITION, to: a}, {to: b}]`"
+_OF_EDGES: Mapping[str, str] = {
+    "to": "write the node's name alone, `next: NODE`, or a list of edges",
+    **dict.fromkeys(("if", "then", "else"), _A_LIST),
+}
+"""Fields of an edge that stand in `next` itself."""
+
+
 Suggest = Callable[[str, set[str]], str]
 _KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function", "run", "action", "step", "task"})
 """What other languages have for what a node does."""
 
 _BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
+_OF_MODELS = frozenset({"temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty"})
+"""What models take, by the names that most providers have."""
 _SELDOM = frozenset({"phase", "state", "carrier", "events", "inbox"})
 """Fields that graphs of Loom itself use."""
 
@@ -107,8 +117,9 @@ def misplaced(data: Mapping[str, Any], path: Sequence[str | int], suggest: Sugge
         known = ", ".join(f"`{name}`" for name in ("tool", "agent", "llm", "approval", "map", "end", "fail"))
         advice = f"a node's kind is the key that it has: `activity: MODULE:FUNCTION`, or {known}, …"
         return f"unknown field `{field}`", advice
-    if field in KINDS and kind == Node.kind:
-        return f"unknown field `{field}`", f"write {KINDS[str(field)]}"
+    known_as = "a node's name is its key in `nodes`" if field in ("id", "name", "key") else ""
+    if known_as or (field in KINDS and kind == Node.kind):
+        return f"unknown field `{field}`", known_as or f"write {KINDS[str(field)]}"
     fields = _fields(NODE_KINDS.get(kind, Node)) | (set(NODE_KINDS) if kind == Node.kind else set())
     return _unknown(str(field), fields, suggest)
 
@@ -140,8 +151,10 @@ def _inside(inner: list[Any], field: str) -> tuple[str, str] | None:
         return unknown, f"write `{INSIDE[inner[0]][field]}`"
     if inner == ["map"] and FIELDS.get(field) == "window":
         return unknown, "write `window`"
-    if inner == ["next"] and field in {"if", "then", "else"}:
-        return unknown, "write a list of edges: `next: [{if: CONDITION, to: a}, {to: b}]`"
+    if inner == ["llm"] and field in _OF_MODELS:
+        return unknown, f"write it in `parameters`: `parameters: {{{field}: …}}`"
+    if inner == ["next"] and field in _OF_EDGES:
+        return unknown, _OF_EDGES[field]
     if inner[0] == "next" and isinstance(inner[-1], int) and field in EDGES:
         return unknown, EDGES[field]
     if len(inner) == 1 and field in _fields(Node):

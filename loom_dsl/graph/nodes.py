@@ -20,6 +20,13 @@ class Branch(Node):
     """Only a choice of the way."""
 
 
+def one_of(value: str, *known: str) -> str:
+    """Check a word, where it is not computed."""
+    if "${" not in value and value not in known:
+        raise ValueError(f"should be {' or '.join(repr(name) for name in known)}, or a `${{…}}`, not {shown(value)}")
+    return value
+
+
 def unlike(value: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse what stands twice in a list of names."""
     twice = next((name for name in value if value.count(name) > 1), None)
@@ -58,8 +65,12 @@ class ApprovalSpec(Part):
     @classmethod
     def _short(cls, value: Any) -> Any:
         if isinstance(value, str):
+            if not value.strip():
+                raise ValueError("a human is asked something: write the question, such as `approval: Ship it?`")
             return {"request": {"summary": value}}
-        if isinstance(value, dict) and "ask" in value and "request" not in value:
+        if isinstance(value, dict) and "ask" in value and "request" in value:
+            raise ValueError("`ask` is short for a `request` with that `summary`; write one of the two")
+        if isinstance(value, dict) and "ask" in value:
             rest = {key: item for key, item in value.items() if key != "ask"}
             return {"request": {"summary": value["ask"]}, **rest}
         return value
@@ -98,8 +109,8 @@ class EventSpec(Part):
     """What a token waits for."""
 
     name: Annotated[str, Field(min_length=1)]
-    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it; it may have `${…}`, which are
-    computed when a token comes."""
+    """Name of the event, as ``loom event JOB NAME`` and the signal ``loom.event`` give it; it may have `${…}`, which
+    are computed when a token comes."""
     key: JsonValue = None
     """Only an event with this key; null takes any."""
     buffer: bool = True
@@ -245,6 +256,7 @@ class RecurseSpec(Part):
     """Whether this turn compressed the conversation, or a `${…}` that says so; the next TurnState tells it."""
 
     _mappings = field_validator("policy", "compacted")(mapping)
+    _policy = field_validator("policy")(lambda value: one_of(value, "per_turn", "adaptive", "history", "never"))
 
 
 class Recurse(Node):
@@ -347,6 +359,8 @@ class Activity(Node):
     _durations = field_validator("timeout", "heartbeat", mode="before")(seconds_or_mapping)
     _outage = field_validator("max_outage", mode="before")(outage)
     _arguments = field_validator("with_", "carrier", "events")(mapping)
+    _carrier = field_validator("carrier")(lambda value: one_of(value, "remote", "local"))
+    _events = field_validator("events")(lambda value: one_of(value, "carry", "leave"))
 
     _some_time = field_validator("timeout", "heartbeat")(some_time)
 
@@ -472,6 +486,13 @@ class MapSpec(Part):
     """Items that come while the map runs."""
     complete: str | None = None
     """Name of the event that ends the map with the results that there are."""
+
+    @field_validator("over", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            raise ValueError('is an expression that gives a list: write it as text, such as `over: "[1, 2]"`')
+        return value
 
     _checked = field_validator("over", "done_when")(lambda value: value if value is None else condition(value))
     _mappings = field_validator("with_", "first")(mapping)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from loom_dsl.documents.document import Document
 from loom_dsl.errors import Diagnostic, UserError
+from loom_dsl.expr.template import may_be
 from loom_dsl.fields import DocumentPath
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.graph import checked_input
@@ -49,7 +50,8 @@ class _Names:
             yield from self._decisions(name, [one.choice for one in decisions], (*at, "decisions", name))
         for index, event in enumerate(given.events):
             place = (*at, "events", index)
-            if event.name not in (known := event_names(self.plan)):
+            known = event_names(self.plan)
+            if not any(may_be(name, event.name) for name in known):
                 what = f"nothing in the graph waits for the event `{event.name}`"
                 yield self._finding(what, event.name, known, (*place, "name"), key=False)
             yield from self._when(event.when, place)

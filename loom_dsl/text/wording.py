@@ -25,7 +25,9 @@ def type_name(value: Json) -> str:
 
 def shown(value: Json) -> str:
     """Quote a value in a message, cut to 60 characters."""
-    text = repr(value)
+    text = (
+        {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+    )
     return text if len(text) <= 60 else text[:57] + "..."
 
 

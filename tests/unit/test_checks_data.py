@@ -249,7 +249,7 @@ def test_a_default_and_a_reducer_fit_the_type(group: str, field: dict[str, Any],
         ({"x": 1, "z": 2}, "`call` gives `z`, which the input of `inner` does not have"),
         ({"y": "t"}, "`call` runs `inner` without `x`"),
         ({"x": "one"}, "`x` of `inner` is int, and `call` gives 'one' (text)"),
-        ({"x": None}, "`x` of `inner` is int, and `call` gives None (null)"),
+        ({"x": None}, "`x` of `inner` is int, and `call` gives null (null)"),
         (None, "`call` runs `inner` without `x`"),
     ],
 )

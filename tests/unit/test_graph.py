@@ -67,7 +67,12 @@ OTHERS = st.one_of(
         optional=SHARED,
     ),
     st.fixed_dictionaries({"end": VALUES}),
-    st.fixed_dictionaries({"fail": st.just("no") | st.fixed_dictionaries({}, optional={"code": VALUES})}),
+    st.fixed_dictionaries(
+        {
+            "fail": st.just("no")
+            | st.fixed_dictionaries({}, optional={"code": st.sampled_from(["no", "x.y", "${input.c}"])})
+        }
+    ),
     st.fixed_dictionaries({"recurse": st.fixed_dictionaries({}, optional={"policy": st.just("history")})}),
 )
 DOCUMENTS = st.fixed_dictionaries(

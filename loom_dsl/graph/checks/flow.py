@@ -149,8 +149,8 @@ class Split:
         kind: ``all``: every branch gets a token; ``each``: some may not; ``times``: one branch gets several.
         targets: The first node of each branch.
         branches: Which branches can come to a node before they are joined again: bit i for branch i, by node.
-        several: The same, where a join of `all` that makes one token of each round of them counts as none: of what comes
-            over one edge it takes one at a time, and lets the next go on after it.
+        several: The same, where a join of `all` that makes one token of each round of them counts as none: of what
+            comes over one edge it takes one at a time, and lets the next go on after it.
     """
 
     key: str

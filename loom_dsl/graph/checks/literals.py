@@ -4,6 +4,7 @@ What is computed is said by `slots_of` alone. Every other text of the schema is 
 added to it is either a slot or refuses expressions.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,10 @@ _DEFAULTS = {
     "input": "let who starts the graph give it, or compute it in a node",
     "state": "leave the default out, and let the first node write it: `set: {FIELD: …}`",
 }
+_ENVIRONMENT = re.compile(r"(?<!\$)\$\{env:")
+_OF_ENVIRONMENT = (
+    "give it as `input`, or let a function read it; only an agent's fields are filled from the environment"
+)
 _OF_AGENTS = "give it with the task, in the `with` of the agent's node"
 
 
@@ -37,6 +42,9 @@ def check_literals(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
         for place in _uncomputed(node):
             fix = _CHOOSE if place[-1] in _RUN else _WRITE_OUT
             yield _finding(f"`{'.'.join(map(str, place))}` of `{key}`", unit.at(key, *place), fix)
+        for place, text in texts_of(node.model_dump(by_alias=True, exclude_defaults=True)):
+            if _ENVIRONMENT.search(text) and place[0] not in FOR_PEOPLE:
+                yield _finding(f"`{text[:60]}` of `{key}`", unit.at(key, *place), _OF_ENVIRONMENT)
     for group, fix in _DEFAULTS.items():
         for name, field in getattr(unit.body, group).items():
             if _has_hole(field.default):
@@ -53,13 +61,18 @@ def _uncomputed(node: Node) -> Iterator[DocumentPath]:
     """The places of a node's texts that have a ``${…}`` and are no slot."""
     computed = {slot.place for slot in slots_of(node)}
     for place, text in texts_of(node.model_dump(by_alias=True, exclude_defaults=True)):
-        free = place[0] in FOR_PEOPLE or (place[0] in _TARGETS and place[-1] not in ("if", "after", "times"))
+        free = (
+            place[0] in FOR_PEOPLE
+            or "${env:" in text
+            or (place[0] in _TARGETS and place[-1] not in ("if", "after", "times"))
+        )
         if not free and has_holes(text) and not any(place[: len(slot)] == slot for slot in computed):
             yield place
 
 
 def _has_hole(value: Any) -> bool:
-    return any(has_holes(text) for _, text in texts_of(value))
+    """Whether a default has an expression; `${HOME}` is none, and may be meant for a shell."""
+    return any(reads_something(text) for _, text in texts_of(value))
 
 
 def _head(checked: CheckContext) -> Iterator[Finding]:

@@ -146,7 +146,8 @@ def _body(kind: Any, data: Mapping[str, Any], within: str, broken: _Broken, **mo
     for key, value in (("start", start), ("on_abort", on_abort)):
         if not isinstance(value, str) and value is not None:
             broken.places.append((*place, key))
-    texts = {"start": str(start), "on_abort": on_abort if isinstance(on_abort, str) else None}
+    first = start if isinstance(start, str) else next(iter(nodes), "")
+    texts = {"start": first, "on_abort": on_abort if isinstance(on_abort, str) else None}
     fields = {group: _fields(group, data.get(group, {}), within, broken) for group in _FIELDS}
     return kind.model_construct(nodes=nodes, **texts, **fields, **more)
 
@@ -250,6 +251,7 @@ _ENDS = frozenset({End.kind, Fail.kind, Recurse.kind})
 def _stand_in(node: Any, nodes: Mapping[str, Any]) -> Node:
     """A node with an edge to every node that the broken one names anywhere, and with a bound."""
     if kind_of(node) in _ENDS:
-        return End.model_construct(end=None, max_visits=1)
+        ahead = dict.fromkeys(text for _, text in texts_of(node.get("next")) if text in nodes)
+        return End.model_construct(end=None, next=Next.model_construct(all=tuple(ahead)), max_visits=1)
     named = dict.fromkeys(text for _, text in texts_of(node) if text in nodes)
     return Branch.model_construct(next=Next.model_construct(all=tuple(named)), max_visits=1)

@@ -104,16 +104,7 @@ def _misfit(call: _Call, argument: str, value: Any, place: DocumentPath) -> Iter
 def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     """Check one graph. Only agents are known by the document itself; for the rest the caller is asked."""
     for key, node in unit.body.nodes.items():
-        if isinstance(node, AgentNode) and node.agent not in checked.graph.agents and "${" not in node.agent:
-            message = f"`{key}` runs the agent `{node.agent}`, which is not in `agents`"
-            fix = did_you_mean(node.agent, checked.graph.agents, "agents")
-            yield Finding("L150", message, unit.at(key, "agent"), fix)
-        if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph):
-            for index, name in enumerate(node.graph.allow.agents):
-                if name not in checked.graph.agents:
-                    message = f"`{key}` allows the agent `{name}`, which is not in `agents`"
-                    fix = did_you_mean(name, checked.graph.agents, "agents")
-                    yield Finding("L150", message, unit.at(key, "graph", "allow", "agents", index), fix)
+        yield from _agents(unit, checked, key, node)
         for what, name, place in _names(node):
             if not name.strip():
                 yield Finding("L150", f"`{key}` names no {what}", unit.at(key, *place), f"give the name of one {what}")
@@ -123,6 +114,19 @@ def check_registry(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
                 wrong = checked.resolve(what, name)
                 if wrong is not None:
                     yield Finding("L150", wrong, unit.at(key, *place))
+
+
+def _agents(unit: Unit, checked: CheckContext, key: str, node: Node) -> Iterator[Finding]:
+    if isinstance(node, AgentNode) and node.agent not in checked.graph.agents and "${" not in node.agent:
+        message = f"`{key}` runs the agent `{node.agent}`, which is not in `agents`"
+        fix = did_you_mean(node.agent, checked.graph.agents, "agents")
+        yield Finding("L150", message, unit.at(key, "agent"), fix)
+    if isinstance(node, Subgraph) and isinstance(node.graph, GeneratedGraph):
+        for index, name in enumerate(node.graph.allow.agents):
+            if name not in checked.graph.agents:
+                message = f"`{key}` allows the agent `{name}`, which is not in `agents`"
+                fix = did_you_mean(name, checked.graph.agents, "agents")
+                yield Finding("L150", message, unit.at(key, "graph", "allow", "agents", index), fix)
 
 
 _REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*")

@@ -1,7 +1,7 @@
 """L126: an expression reads a field that a result never has; L131: it asks for a choice that nobody can make."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,25 +125,29 @@ def _object(names: Iterable[str]) -> Schema:
 
 
 def missing(schemas: list[Schema], keys: Sequence[str]) -> tuple[int, Fields] | None:
-    """Which of the keys is the first that none of the schemas has, and those that there are; None if they all may be."""
+    """Which of the keys is the first that none of the schemas has, and those that there are; None if all may be."""
+    at = [(_inner(schema, schema), schema) for schema in schemas]
     for depth, name in enumerate(keys):
-        known = [_closed({**schema_at(schema, keys[:depth]), "$defs": schema.get("$defs", {})}) for schema in schemas]
+        known = [_closed(here) for here, _ in at]
         if not known or None in known:
             return None
         there = frozenset[str]().union(*(fields for fields in known if fields is not None))
         if name not in there:
             return depth, there
-        schemas = [schema for schema, fields in zip(schemas, known, strict=True) if fields and name in fields]
+        at = [(_inner(here["properties"][name], root), root) for here, root in at if name in here["properties"]]
     return None
 
 
-def _closed(schema: Mapping[str, Any] | None) -> Fields | None:
+def _inner(schema: Schema, root: Schema) -> Schema:
+    """What a schema stands for: without a reference, and without null where it may be one other thing."""
+    schema = schema_at({**schema, "$defs": root.get("$defs", {})}, ())
+    others = [branch for branch in schema.get("anyOf", ()) if branch.get("type") != "null"]
+    return schema_at({**others[0], "$defs": root.get("$defs", {})}, ()) if len(others) == 1 else schema
+
+
+def _closed(schema: Schema) -> Fields | None:
     """The names of an object's members, where it has no others."""
-    if schema is None:
-        return None
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    schema = schema.get("$defs", {}).get(name, schema)
-    if schema.get("type") != "object" or not schema.get("properties") or schema.get("additionalProperties"):
+    if schema.get("type") != "object" or "properties" not in schema or schema.get("additionalProperties"):
         return None
     return frozenset(schema["properties"])
 

@@ -53,11 +53,36 @@ def check_structure(unit: Unit, checked: CheckContext) -> Iterator[Finding]:
     for key, node in unit.body.nodes.items():
         yield from _ways_out(unit, key, node)
         yield from _choice(unit, key, node)
-        if key not in unit.flow.reached and unit.body.start in unit.body.nodes:
-            yield Finding("L104", f"nothing leads to `{key}`", unit.at(key), "lead an edge to it or remove it", True)
+    for key in _unreached(unit):
+        yield Finding("L104", f"nothing leads to `{key}`", unit.at(key), "lead an edge to it or remove it", True)
     yield from _ends(unit)
     yield from _cycles(unit)
     yield from _detached(unit)
+
+
+def _unreached(unit: Unit) -> list[str]:
+    """The nodes that no token comes to, without those that only such a node leads to, or what is told otherwise does.
+
+    A `next` that is never taken, and a target that is nearly the node's name, are findings of their own.
+    """
+    nodes, flow = unit.body.nodes, unit.flow
+    if unit.body.start not in nodes:
+        return []
+    never = [to for node in nodes.values() if isinstance(node, (*ENDS, Race)) for to in node.next.targets()]
+    meant = {near for way in flow.ways if way.target not in nodes for near in _near(way.target, nodes)}
+    known = flow.reached | flow.reach(name for name in (*never, *meant) if name in nodes)
+    left = [key for key in nodes if key not in known]
+    first = [key for key in left if not any(way.source in left and way.source != key for way in flow.into[key])]
+    covered, found = flow.reach(first), list(first)
+    for key in left:
+        if key not in covered:
+            found.append(key)
+            covered |= flow.reach((key,))
+    return [key for key in left if key in found]
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(name, list(known), 1)
 
 
 def _starts(unit: Unit) -> Iterator[Finding]:

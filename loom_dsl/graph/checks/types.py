@@ -154,10 +154,9 @@ def _of_node(unit: Unit, checked: CheckContext, key: str, keys: Sequence[str]) -
         return _of_value(unit, checked, key, node.set, keys)
     if isinstance(node, Subgraph | Loop):
         return _of_graph(unit, checked, node, keys)
-    if isinstance(node, AgentNode) and keys:
-        return kinds_of_schema(schema_at(AGENT, keys), AGENT)
-    if isinstance(node, LlmNode) and keys:
-        return kinds_of_schema(schema_at(LLM, keys), LLM)
+    if isinstance(node, AgentNode | LlmNode) and keys:
+        schema = AGENT if isinstance(node, AgentNode) else LLM
+        return kinds_of_schema(schema_at(schema, keys), schema)
     if isinstance(node, Join) and keys and node.join.threads is None and keys[0] in unit.body.nodes:
         return kinds_of_result(unit, checked, keys[0], keys[1:])
     several = (isinstance(node, Map) and not node.map.detach) or (isinstance(node, Join) and node.join.threads)
