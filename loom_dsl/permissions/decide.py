@@ -29,7 +29,8 @@ _STEERING = re.compile(
     r"|.*\.(?:code-workspace|service|timer|desktop|pth)"
 )
 """Names, in lower case, of files that others run, or that tell agents what to do."""
-_HEEDED_BY_GIT = re.compile(rf"(?:^|/)(?:(?:\.git|hooks|config)(?:/|$)|\.\w*{PART})")
+_HEEDED_BY_GIT = re.compile(rf"(?:^|/)(?:(?:\.git(?:config)?|hooks|config)(?:/|$)|\.\w*{PART})|^~/?\.?$")
+"""Places that git may take settings or hooks from: those, and what is copied into the home directory as a whole."""
 
 
 def doubt_of(policy: Permissions, call: Call) -> tuple[Rule, str] | None:

@@ -12,7 +12,15 @@ from functools import lru_cache
 from itertools import pairwise
 
 from loom_dsl.permissions.paths import ANY, PART
-from loom_dsl.permissions.shell_line import INERT_VARIABLE, LOOP_VARIABLE, MAX_DEPTH, ShellReading, Words, is_told_later
+from loom_dsl.permissions.shell_line import (
+    INERT_VARIABLE,
+    LOOP_VARIABLE,
+    MAX_DEPTH,
+    SWITCH,
+    ShellReading,
+    Words,
+    is_told_later,
+)
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ def traits_of_command(words: Words) -> CommandTraits:
     if running is None and name not in _INERT:
         return CommandTraits(anything=f"{name} can run anything that it is told to")
     if running and (opaque := _told_or_option(rest, running)):
-        return CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=(*named, *opaque))
+        return CommandTraits(anything=_may_run(name, opaque[0]), named=(*named, *opaque))
     return CommandTraits(named=named)
 
 
@@ -201,6 +209,12 @@ def reading_in_words(reading: ShellReading) -> list[str]:
 def in_words(words: Sequence[str]) -> str:
     """Write words for people: `…` and `*` for what only running the line tells."""
     return _shown(" ".join(words))
+
+
+def _may_run(name: str, word: str) -> str:
+    if word[:1] in (ANY, PART):
+        return f"only running it tells whether {_shown(word)} is an option of {name}"
+    return f"{name} may run what {_shown(word)} says"
 
 
 def _shown(word: str) -> str:
@@ -232,8 +246,8 @@ def _has_option(options: str, word: str) -> bool:
 
 
 def _leave_out_value(rest: list[str]) -> None:
-    """Leave out the value of an option. A pattern of file names may be more words than that."""
-    if rest and PART in rest.pop(0):
+    """Leave out the value of an option. What only running the line tells may be more words than that, or none."""
+    if rest and is_told_later(rest.pop(0)):
         rest.insert(0, ANY)
 
 
@@ -281,8 +295,8 @@ def _passing(name: str, words: Words) -> CommandTraits:
             break
         if option in valued.split():
             _leave_out_value(rest)
-    if is_told_later("".join(rest[:before])):
-        return CommandTraits(anything=f"only running it tells what {name} is given")
+    if opaque := tuple(filter(is_told_later, rest[:before])):
+        return CommandTraits(f"only running it tells what {name} is given", opaque)
     rest = rest[before:]
     return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
 
@@ -296,16 +310,26 @@ def _privileged(name: str, words: Words) -> CommandTraits:
     return CommandTraits(f"{name} runs anything with other rights", runs=(tuple(rest),) if rest else ())
 
 
+def _is_opaque(words: Words) -> bool:
+    """Whether a rule for a program allows any code of it, whatever its words are."""
+    traits = traits_of_command(words)
+    return bool(traits.anything) and not traits.named
+
+
 def _env(name: str, words: Words) -> CommandTraits:
-    rest = list(words)
+    """A variable that is only switched on or off may be given to a program of which any code is allowed."""
+    rest, heeding = list(words), list[str]()
     while rest and (rest[0].startswith("-") or "=" in rest[0]):
         word = rest.pop(0)
         variable = word.partition("=")[0]
         if word == "-u":
             _leave_out_value(rest)
         elif word not in ("-i", "--ignore-environment", "--") and not INERT_VARIABLE.fullmatch(variable):
-            return CommandTraits(anything=f"programs may heed what {_shown(word)} says", named=(word,))
-    return CommandTraits(runs=(tuple(rest),), passes=True) if rest else CommandTraits()
+            heeding.append(word)
+    runs = (tuple(rest),) if rest else ()
+    if heeding and not (all(map(SWITCH.fullmatch, heeding)) and rest and _is_opaque(tuple(rest))):
+        return CommandTraits(f"programs may heed what {_shown(heeding[0])} says", tuple(heeding), runs)
+    return CommandTraits(runs=runs, passes=bool(runs))
 
 
 def _command(_name: str, words: Words) -> CommandTraits:
@@ -336,7 +360,7 @@ def _git(_name: str, words: Words) -> CommandTraits:
     if command not in _GIT:
         named.append(command)
     if named:
-        return CommandTraits(anything=f"git may run what {_shown(named[0])} says", named=tuple(named))
+        return CommandTraits(anything=_may_run("git", named[0]), named=tuple(named))
     writing = f"--output --no-index --remote{' -o' if command in ('archive', 'format-patch') else ''}"
     return CommandTraits(
         named=(*(word for word in own if word == "-C"), *(word for word in rest if _has_option(writing, word)))
@@ -360,7 +384,7 @@ def _sed(name: str, words: Words) -> CommandTraits:
         for script in scripts
         if is_told_later(script) or not all(map(_SAFE_SED.fullmatch, re.split(r"\s*[;\n]\s*", script.strip())))
     ]
-    return CommandTraits(f"{name} may run what {_shown(opaque[0])} says" if opaque else "", (*named, *opaque))
+    return CommandTraits(_may_run(name, opaque[0]) if opaque else "", (*named, *opaque))
 
 
 def _awk(name: str, words: Words) -> CommandTraits:
@@ -368,11 +392,7 @@ def _awk(name: str, words: Words) -> CommandTraits:
     # Before the first action a `>` compares.
     acting = {word: word.partition("{")[0].replace(">", "") + "{".join(word.split("{")[1:]) for word in words}
     opaque = (*options, *(word for word in words if _AWK_DANGER.search(acting[word]) or is_told_later(word)))
-    return (
-        CommandTraits(anything=f"{name} may run what {_shown(opaque[0])} says", named=opaque)
-        if opaque
-        else CommandTraits()
-    )
+    return CommandTraits(anything=_may_run(name, opaque[0]), named=opaque) if opaque else CommandTraits()
 
 
 def _tar(name: str, words: Words) -> CommandTraits:
@@ -380,7 +400,7 @@ def _tar(name: str, words: Words) -> CommandTraits:
     spelled = {word: f"-{word}" if word in bare else word for word in words}
     opaque = tuple(word for word in words if _told_or_option((spelled[word],), _RUNNING[name]))
     named = tuple(word for word in words if _has_option(_WRITING[name], spelled[word]))
-    return CommandTraits(f"tar may run what {_shown(opaque[0])} says" if opaque else "", (*opaque, *named))
+    return CommandTraits(_may_run(name, opaque[0]) if opaque else "", (*opaque, *named))
 
 
 def _printf(name: str, words: Words) -> CommandTraits:

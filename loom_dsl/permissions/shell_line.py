@@ -85,8 +85,11 @@ def read_line(line: str) -> ShellReading:
 INERT_VARIABLE = re.compile(
     r"CI|DEBUG|VERBOSE|TZ|LANG|LANGUAGE|LC_[A-Z]+|TERM|COLUMNS|LINES|PORT|HOST|(?:NODE|RAILS|FLASK|APP)_ENV"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CARGO_TERM_COLOR|GOOS|GOARCH|CGO_ENABLED|RUST_(?:LOG|BACKTRACE)"
-    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8|IOENCODING)"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8|IOENCODING|PATH|WARNINGS)|DJANGO_SETTINGS_MODULE"
 )
+"""What no program heeds so that it runs something else, but those that can run anything by themselves."""
+SWITCH = re.compile(r"[A-Z][A-Z0-9_]*=(?:\d+|true|false|yes|no|on|off)")
+"""A variable that only switches something on or off."""
 _KEYWORDS_TEXT = """
 ! { } [[ ]] case coproc do done elif else esac fi for function if in select then time until while
 """
@@ -101,6 +104,7 @@ _CHANGED = re.compile(
 )
 """Expansions whose operands expand nothing: no arithmetic but numbers, no `@P`, nothing that sets the variable."""
 _DOLLAR = re.compile(r"\$(?=[\s\"/.,|)]|$)")
+_DOLLAR_IN_STRING = re.compile(r"\$(?=[\s\"/.,|)'%&;:=~^]|$)")
 """A `$` that begins nothing."""
 _CLASS = re.compile(r"\[[\w!^.,:@%+=-]+\]", re.ASCII)
 _CHOICES = re.compile(r"\{([\w./:@%+=-]*(?:,[\w./:@%+=-]*)+)\}", re.ASCII)
@@ -122,10 +126,10 @@ LOOP_VARIABLE = re.compile(r"(?!\w*_proxy\b|_\b)[a-z_][a-z0-9_]*", re.ASCII)
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 _SPECIAL_FILES = ("/dev/", "/proc/", "//")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b")
-_SIMPLE = re.compile(r"[\w./:@%+,=-]*", re.ASCII)
+_SIMPLE = re.compile(r"[\w./:@%+,=-]*|~", re.ASCII)
 _ESCAPED = '$`"\\'
 _SIGNS = {
-    "`": "a command substitution (`)",
+    "`": "a command substitution (`, not $(…))",
     "$": "an expansion ($)",
     "(": "a parenthesis where none can stand",
     ")": "a parenthesis where none can stand",
@@ -384,30 +388,36 @@ class _Reader:
             if not words and (found := _ASSIGNMENT.match(self._line, start)):
                 if found[2] != "=":
                     raise _UnreadableError(f"it changes the variable {found[1]}")
-                own += [] if INERT_VARIABLE.fullmatch(found[1]) else [found[1]]
+                own += [] if INERT_VARIABLE.fullmatch(found[1]) else [self._line[start : self._at]]
                 continue
             words += read
         if self._at == begins:
             self._fail()
-        self._check_own(own, words)
+        given = [setting for setting in own if self._is_given(setting, words)]
         if words:
-            self._add(words)
+            self._add(words, given)
 
-    def _check_own(self, names: list[str], words: list[str]) -> None:
-        """A variable of the line's own may be set, yet be given to no program. `IFS` may tell `read` how to split."""
-        for name in names:
-            splits = name == "IFS" and words[:1] == ["read"]
-            if not splits and (words or not LOOP_VARIABLE.fullmatch(name) or self._is_known(name)):
-                raise _UnreadableError(f"it sets {name}, which programs may heed")
+    def _is_given(self, setting: str, words: list[str]) -> bool:
+        """Say whether a setting goes to a program, as by `env`: only what switches something on or off.
 
-    def _add(self, words: list[str]) -> None:
+        Others may be of the line's own variables, and go to no program; `IFS` may tell `read` how to split.
+        """
+        name = setting.partition("=")[0]
+        if words and SWITCH.fullmatch(setting):
+            return True
+        is_own = LOOP_VARIABLE.fullmatch(name) and not words and not self._is_known(name)
+        if not is_own and (name != "IFS" or words[:1] != ["read"]):
+            raise _UnreadableError(f"it sets {name}, which programs may heed")
+        return False
+
+    def _add(self, words: list[str], given: list[str]) -> None:
         if not words[0] or is_told_later(words[0]):
             raise _UnreadableError("only running it tells which program it runs")
         if words[0] in _KEYWORDS or "=" in words[0]:
             raise _UnreadableError(f"the program {words[0]!r} is written so that it can be read in two ways")
         if "read" in words and any(map(self._is_known, words)):
             raise _UnreadableError("it reads a variable that a 'for' goes through")
-        self._commands.append(tuple(words))
+        self._commands.append(("env", *given, *words) if given else tuple(words))
         if len(self._commands) > MAX_COMMANDS:
             raise _UnreadableError(f"it holds more than {MAX_COMMANDS} commands")
 
@@ -557,6 +567,7 @@ class _Reader:
                 self._fail()  # braces stand for their words first: `$a{b,c}` is `$ab $ac`
             name = found[1] or found[2] or ""
             value = "." if name == "PWD" and not self._moves else self._variables.get(name, ANY)
+            value = "~" if name == "HOME" else value
             if quoted or _SIMPLE.fullmatch(value):
                 return value
             self._splits |= bool(name) and name not in self._whole
@@ -568,7 +579,7 @@ class _Reader:
                 self._substitution()
             self._splits |= not quoted
             return ANY
-        found = _DOLLAR.match(self._line, self._at)
+        found = (_DOLLAR_IN_STRING if quoted else _DOLLAR).match(self._line, self._at)
         if found is None or (not quoted and self._line[found.end() : found.end() + 1] == '"'):
             self._fail()
         self._at = found.end()

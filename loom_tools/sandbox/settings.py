@@ -32,6 +32,7 @@ _SAID = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_GLOBAL": "/dev/null",  # HOME is the command's own, so only the command could write settings there
     "GIT_CONFIG_NOSYSTEM": "1",  # git gives up when it may not read the system's file
 }
 

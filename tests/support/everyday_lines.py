@@ -412,6 +412,5 @@ NEEDLESS = {
     "where a line is after it has gone elsewhere is not followed": [
         *("cd src; ls; cd ..", "cd src && grep -rn handler . | head"),
     ],
-    "programs may heed the variable": ["PYTHONPATH=src python -m app"],
 }
 """Asked although nothing of it is forbidden, by the reason."""

@@ -135,7 +135,8 @@ def test_a_rule_for_a_program_that_can_run_anything_covers_its_options_too(patte
 
 
 @pytest.mark.parametrize(
-    ("text", "harmless"), [("CI=1", True), ("LC_ALL=C", True), ("X=1", False), ("PAGER=cat", False), ("GIT_X=", False)]
+    ("text", "harmless"),
+    [("CI=1", True), ("LC_ALL=C", True), ("X=1", True), ("X=a", False), ("PAGER=cat", False), ("GIT_X=", False)],
 )
 def test_few_variables_are_harmless(text: str, harmless: bool) -> None:
     assert (read_line(f"{text} ls").unknown == "") is harmless

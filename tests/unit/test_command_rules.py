@@ -60,6 +60,7 @@ SURE = [
     *("if true; then rm x; fi", "for i in 1; do rm x; done", "while rm x; do break; done", "time rm x", "CI=1 rm x"),
     *("timeout 5 rm x", "timeout -s KILL 5 rm x", "nice -n 5 rm x", "nohup rm x", "env rm x", "env CI=1 nice rm x"),
     *("echo $(rm x)", 'echo "a $(rm x)"', "v=$(rm x)", "cat <(rm x)", "cat <<E\n$(rm x)\nE", "[[ -n $(rm x) ]]"),
+    *("A=1 B=true timeout 5 rm x",),
     *("echo x | xargs rm", "xargs -0 -n 1 rm", "find . -exec rm {} \\;", "find . -execdir rm {} +", "command rm x"),
 ]
 """Each surely runs `rm`, as it is read."""
@@ -81,12 +82,16 @@ def test_what_cannot_be_judged_is_asked_and_never_refused_as_if_a_rule_had_cover
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        ("echo `date`", "a command substitution (`)"),
+        ("echo `date`", "a command substitution (`, not $(…))"),
         ("echo ${X@P}", "an expansion ($)"),
         ("echo $(make)", "make can run anything"),
         ("X=$(date)", "it sets X"),
         ("x=$(date) ls", "it sets x"),
         ("[[ $x -eq 1 ]]", "'[['"),
+        ("GIT_TRACE=1 git status", "GIT_TRACE=1"),
+        ("A=b make", "it sets A"),
+        ("xargs timeout -k <<< '5 5 rm x'", "timeout"),
+        ("xargs env -u <<< 'A rm x'", "only running it tells whether"),
         ("set -a", "-a"),
         ("LD_PRELOAD=x ls", "LD_PRELOAD"),
         ("find . -delete", "-delete"),
@@ -105,6 +110,18 @@ def test_a_program_that_a_rule_allows_by_name_may_run_anything(line: str) -> Non
     assert verdict(NO_RM, line).decision == "ask"
     assert verdict({**NO_RM, "allow": ["execute_bash", "execute_bash(npm *)"]}, line).decision == "allow"
     assert verdict({**NO_RM, "allow": ["execute_bash", "execute_bash(* *)"]}, line).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("echo a > ~/.gitconfig; git status", 'cp a "$HOME/.gitconfig" && git status', "cp -r d/. ~; git log"),
+        *("cp -r d/. $HOME; git log", "cat c > .git/config; git log", "cp h .git/hooks/pre-commit; git commit -m a"),
+        *("mv d/.* .; git status", "git init --template=t", "git config alias.x y", "git -c alias.x=y x"),
+    ],
+)
+def test_settings_and_hooks_of_git_that_a_line_brings_ask(line: str) -> None:
+    assert verdict(NO_RM, line).decision == "ask"
 
 
 def test_what_a_line_writes_and_may_run_asks_even_where_the_program_is_allowed() -> None:
@@ -144,6 +161,13 @@ def test_what_a_line_writes_and_may_run_asks_even_where_the_program_is_allowed()
         (["cat *"], "if [ -f x ]; then cat x; fi", "allow"),
         (["cat *"], "if [[ -f x && $CI != 'true' ]]; then cat x; fi", "allow"),
         (["cat *"], "cd src", "allow"),
+        (["npm *"], "A_B=1 npm test", "allow"),
+        (["npm *"], "A_B=1 PAGER=x npm test", "ask"),
+        (["npm *"], "LD_PRELOAD=./x.so npm test", "ask"),
+        (["cat *"], "A_B=1 cat x", "ask"),
+        (["pytest *"], "PYTHONPATH=src pytest -q", "allow"),
+        (["timeout *", "xargs *", "rm *"], "xargs timeout -k <<< '5 5 rm x'", "ask"),
+        (["timeout *", "rm *"], "timeout -s KILL$v 5 rm", "ask"),
         (["cat *"], "cd /srv/job/src && cat x", "allow"),
         (["cat *"], "cd /srv/other && cat x", "ask"),
         (["cat src/x"], "cd /srv/job && cat src/x", "ask"),

@@ -89,6 +89,9 @@ PIECES = [
         "${#v}",
         "${v:1}",
         "${v-",
+        "A=1 ",
+        "Z=x ",
+        '"$\'"',
         "{a/b}",
         "<<E\n$(a)\nE\n",
         "<<E\n$v\\\nE\n",
@@ -125,7 +128,7 @@ def drawn(random: Random, count: int) -> list[str]:
                 for number, part in enumerate(form.split("{}"))
             )
         reading = read_line(line)
-        if not reading.unknown and all(words[0] in ("a", "b", "read", "test") for words in reading.commands):
+        if not reading.unknown and all(words[0] in ("a", "b", "env", "read", "test") for words in reading.commands):
             found.append(line)
     return found
 
@@ -133,7 +136,8 @@ def drawn(random: Random, count: int) -> list[str]:
 def run_by_bash(lines: list[str], folder: Path) -> list[list[str]]:
     """The words of each command that bash runs, by line: each word ends with NUL."""
     (folder / "work").mkdir()
-    tells = "".join(f"{name}() {{ printf '%s\\0' $N {name} \"$@\" END >&9; }}\n" for name in "ab")
+    whole = "\"${@//$'\\n'/$'\\1'}\""  # bash writes line by line, and what runs beside it could come between two
+    tells = "".join(f"{name}() {{ printf '%s\\0' $N {name} {whole} END >&9; }}\n" for name in "ab")
     quoted = ["'" + line.replace("'", "'\\''") + "'" for line in lines]
     runs = "".join(f"( N={at}; eval {line}; wait ) </dev/null >/dev/null 2>&1\n" for at, line in enumerate(quoted))
     script = folder / "script"
@@ -142,7 +146,7 @@ def run_by_bash(lines: list[str], folder: Path) -> list[list[str]]:
     said = subprocess.run(bash, cwd=folder / "work", check=True, stdout=subprocess.PIPE).stdout
     ran: list[list[str]] = [[] for _ in lines]
     for told in filter(None, said.decode(errors="surrogateescape").split("END\0")):  # also of what ends behind its line
-        number, _, words = told.partition("\0")
+        number, _, words = told.replace("\1", "\n").partition("\0")
         ran[int(number)].append(words)
     return ran
 
@@ -152,13 +156,22 @@ def shape(words: Words) -> re.Pattern[str]:
     return re.compile("".join("(?:[^\0]*\0)*?" if is_told_later(word) else f"{re.escape(word)}\0" for word in words))
 
 
+def read_commands(line: str) -> list[Words]:
+    """The commands of `a` and `b` that a line is read to run, without the variables that they are given."""
+    programs = [
+        words[next(at for at, word in enumerate(words) if at and "=" not in word) :] if words[0] == "env" else words
+        for words in read_line(line).commands
+    ]
+    return [words for words in programs if words[0] in ("a", "b")]
+
+
 @pytest.mark.parametrize(
     ("seed", "count"), [(1, 400), *(pytest.param(seed, 20_000, marks=pytest.mark.nightly) for seed in range(2, 7))]
 )
 def test_bash_runs_the_commands_that_were_read(seed: int, count: int, tmp_path: Path) -> None:
     lines = drawn(Random(seed), count)
     for line, ran in zip(lines, run_by_bash(lines, tmp_path), strict=True):
-        commands = [words for words in read_line(line).commands if words[0] in ("a", "b")]
+        commands = read_commands(line)
         shapes = [shape(words) for words in commands]
         assert [words for words in ran if not any(one.fullmatch(words) for one in shapes)] == [], line
         if not STRAIGHT.search(line):
