@@ -48,7 +48,7 @@ def activities_of(runtime: Runtime, metrics: Metrics | None = None) -> dict[str,
     conclude, text = Conclude(jobs, transcript), TurnText(jobs)
     tool_node, child = ToolNode(jobs, registry, mcp), Child(jobs)
     named: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
-        "loom.context.assemble": Assemble(jobs, transcript, registry, mcp).assemble,
+        "loom.context.assemble": Assemble(jobs, transcript, endpoints, registry, mcp).assemble,
         "loom.context.compress": Compress(jobs, transcript, endpoints).compress,
         "loom.model.call": ModelCall(jobs, transcript, endpoints, registry, mcp).call,
         "loom.tool.discover": stages.discover,

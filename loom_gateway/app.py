@@ -15,6 +15,7 @@ from loom_client.server.errors import is_away
 from loom_dsl.approvals.decision import problem_of
 from loom_dsl.errors import LoomError
 from loom_gateway import pages
+from loom_gateway.attempts import Attempts
 from loom_gateway.openapi import Operation, StatusReply
 from loom_gateway.operations import OPERATIONS
 from loom_gateway.responses import (
@@ -34,6 +35,7 @@ from loom_gateway.tokens import Tokens
 
 MAX_DETAIL = 500
 """Characters of what is wrong with a body: the path to a mistake in it can be as long as the body."""
+UNKNOWN = "send `Authorization: Bearer TOKEN` with a token that counts"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -45,17 +47,18 @@ def application(service: Service, tokens: Tokens) -> Starlette:
         tokens: Who may come in.
     """
     paths: dict[str, dict[str, Handler]] = {}
+    door = _Door(service, tokens)
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _handler(operation, service, tokens)
+        paths.setdefault(operation.path, {})[operation.method] = _handler(operation, service, door)
     routes = [_route(path, **handlers) for path, handlers in paths.items()]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _not_here})
     app.router.redirect_slashes = False  # where to would be what the request says of its host
     return app
 
 
-def _handler(operation: Operation, service: Service, tokens: Tokens) -> Handler:
+def _handler(operation: Operation, service: Service, door: "_Door") -> Handler:
     async def answer(request: Request) -> Response:
-        by = [] if operation.open else [_person(request, operation, service, tokens)]
+        by = [] if operation.open else [door.person(request, operation)]
         said = await _said(request, operation)
         given = await operation.run(
             service, *(by if operation.method == "post" else []), *request.path_params.values(), *said
@@ -65,13 +68,26 @@ def _handler(operation: Operation, service: Service, tokens: Tokens) -> Handler:
     return _guarded(answer, problem if operation.gives else pages.refused)
 
 
-def _person(request: Request, operation: Operation, service: Service, tokens: Tokens) -> str:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    by = tokens.owner(given.strip()) if scheme.lower() == "bearer" else None
-    if by is None:
-        raise Problem(401, "send `Authorization: Bearer TOKEN` with a token that counts")
-    service.check_known(by, operation.right)
-    return by
+class _Door:
+    """Looks who asks, and keeps out for a while who has sent too many tokens that do not count."""
+
+    def __init__(self, service: Service, tokens: Tokens) -> None:
+        self._service, self._tokens, self._attempts = service, tokens, Attempts()
+
+    def person(self, request: Request, operation: Operation) -> str:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        token, address = given.strip(), request.client.host if request.client else ""
+        if scheme.lower() != "bearer" or not token:
+            raise Problem(401, UNKNOWN)
+        if wait := self._attempts.wait(address, token):
+            raise Problem(429, "too many tokens that do not count came from this address; wait", after=wait)
+        by = self._tokens.owner(token)
+        if by is None:
+            self._attempts.failed(address, token)
+            raise Problem(401, UNKNOWN)
+        self._attempts.succeeded(address, token)
+        self._service.check_known(by, operation.right)
+        return by
 
 
 async def _said(request: Request, operation: Operation) -> list[BaseModel]:

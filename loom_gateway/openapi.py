@@ -60,6 +60,13 @@ _JSON, _HTML = "application/json", "text/html"
 _REFERENCE = "#/components/schemas/{model}"
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"required": True, "schema": _TEXT}},
+    429: {
+        "Retry-After": {
+            "description": "After so many seconds the address may send a token again.",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 1},
+        }
+    },
     503: {
         "Retry-After": {
             "description": "After so many seconds the same request may be taken. Absent: not by waiting alone.",
@@ -95,7 +102,7 @@ def description(operations: Sequence[Operation], url: str) -> dict[str, Any]:
 def _described(operation: Operation) -> dict[str, Any]:
     has_body = operation.method == "post" and operation.takes is not None
     implied = {408, 413} if operation.method == "post" else set()
-    implied |= set() if operation.open else {400, 401, 403}
+    implied |= set() if operation.open else {400, 401, 403, 429}
     implied |= {400, 415} if has_body else set()
     implied |= {422} if operation.takes else set()
     done = {operation.status: "Done.", **operation.also}

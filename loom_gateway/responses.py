@@ -71,6 +71,7 @@ REFUSALS = {
         "Not valid",
         "The body or a parameter is not valid, or is about something else than what is asked (`wrong_digest`).",
     ),
+    429: ("Too many tries", "Too many tokens that do not count came from this address."),
     500: ("Our mistake", "something went wrong here; it is in the gateway's log"),
     503: (
         "Not now",

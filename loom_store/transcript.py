@@ -5,6 +5,8 @@ from typing import Any
 
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.messages import render
+from loom_dsl.agent.provider_fields import Given
+from loom_store.transaction import Transaction
 
 IMAGE_TOKENS = 1_000
 """What an image counts at least, in tokens."""
@@ -19,6 +21,9 @@ def image_tokens(kept: Sequence[Mapping[str, Any]]) -> int:
 
 PRIVATE = "_loom"
 """Key of a head that is Loom's own and never sent."""
+
+GIVEN = "given"
+"""Under this name an answer's head has the digest of what the provider gave beside the text and the calls."""
 
 Message = tuple[str, int, str]
 """A message as JSON, its estimated tokens and its role; for a note its text, 0 and ``note:`` with its name."""
@@ -56,5 +61,15 @@ def rendered(head: dict[str, Any], content: str | None, kind: str = "message", p
     if parts:
         text = render({**shown, "content": [{"type": "text", "text": content or ""}, *parts]}, None)
         return text, estimate_tokens(content or "") + image_tokens(images_in(head)) + 4, head["role"]
-    text = render(shown, content)
-    return text, estimate_tokens(text) + 4, head["role"]
+    return sized(render(shown, content), head["role"])
+
+
+def sized(text: str, role: str) -> Message:
+    """Give a message that is JSON already, with its estimated tokens."""
+    return text, estimate_tokens(text) + 4, role
+
+
+def given_in(tx: Transaction, head: Mapping[str, Any]) -> Given | None:
+    """Give what the provider put into an answer beside the text and the calls; None where it was nothing."""
+    name = (head.get(PRIVATE) or {}).get(GIVEN)
+    return Given.load(tx.get_blob(name)) if name else None

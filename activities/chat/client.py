@@ -47,6 +47,7 @@ def chat_body(
     model: str,
     tools_json: str | None,
     parameters: Mapping[str, Any],
+    stream_options: bool = True,
 ) -> bytes:
     """Write the body of a streamed chat request.
 
@@ -59,6 +60,7 @@ def chat_body(
         tools_json: The JSON list of the tools' specifications; None or ``[]`` for none.
         parameters: What else the request holds, such as ``temperature``. `tool_choice` and
             `parallel_tool_calls` are left out when there are no tools, as the API refuses them then.
+        stream_options: Whether the usage is asked for by the field of this name, which some providers refuse.
 
     Raises:
         ConfigurationError: A parameter is Loom's own to set, or is not JSON.
@@ -68,7 +70,8 @@ def chat_body(
         raise ConfigurationError(f"The model parameter `{taken[0]}` is set by Loom. Remove it from `parameters:`.")
     tools = tools_json if tools_json and tools_json.strip() != "[]" else None
     fields = {name: parameters[name] for name in sorted(parameters) if tools or name not in _NEEDS_TOOLS}
-    head = {"model": model, "stream": True, "stream_options": {"include_usage": True}, **fields}
+    usage = {"stream_options": {"include_usage": True}} if stream_options else {}
+    head = {"model": model, "stream": True, **usage, **fields}
     try:
         start = json.dumps(head, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -152,6 +155,7 @@ class ChatEndpoint:
         on_text: OnText,
         timeouts: Timeouts = _DEFAULT,
         headers: Mapping[str, str] | None = None,
+        thinks: bool | None = None,
     ) -> ModelReply:
         """Ask the model, and return its answer when it is complete.
 
@@ -160,6 +164,7 @@ class ChatEndpoint:
             on_text: Called with the text of each read, in order. What it raises ends the call.
             timeouts: How long to wait.
             headers: More headers for this request.
+            thinks: Whether the model writes its reasoning into its text; None: as its name says.
 
         Raises:
             ModelRateLimit: The provider asks to slow down.
@@ -170,7 +175,7 @@ class ChatEndpoint:
         """
         clock = Clock(self.provider.host, timeouts)
         response = await self._open(body, clock, timeouts, headers or {})
-        builder = ReplyBuilder(self._limit, model=model_of(body), tools=partial(tools_of, body))
+        builder = ReplyBuilder(self._limit, model=model_of(body), tools=partial(tools_of, body), thinks=thinks)
         answer = AnswerStream(_read(response, self.provider), clock, self.provider, 2 * self._limit + 65536)
         try:
             while (batch := await self._next(answer, builder)) is not None:

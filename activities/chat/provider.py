@@ -50,6 +50,28 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """The provider that a model's name means.
+
+    Attributes:
+        provider: The provider's name, in lower case.
+        model: The model's name at the provider.
+        base_url: The API's base address, without a slash at its end.
+        host: Its host, with the port where it names one.
+    """
+
+    provider: str
+    model: str
+    base_url: str
+    host: str
+
+    @property
+    def prefix(self) -> str:
+        """What the provider's environment variables begin with."""
+        return _prefix(self.provider)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """Where a model is, and with which credential.
 
@@ -78,8 +100,30 @@ def address(model: str, env: Mapping[str, str]) -> Address:
     Raises:
         ConfigurationError: The provider is not known, its address is not one, or its key is missing.
     """
+    place = named(model, env)
+    key_name, url_name = f"{place.prefix}_API_KEY", f"{place.prefix}_BASE_URL"
+    key = env.get(key_name, "").strip()
+    if not key and not is_local(place.base_url):
+        raise ConfigurationError(
+            f"No key for the model {model!r}: set {key_name}, or set {url_name} to a model on this machine."
+        )
+    if not key.isascii() or not key.isprintable():
+        raise ConfigurationError(f"{key_name} holds characters that a key cannot have. Copy the key again.")
+    return Address(model=place.model, base_url=place.base_url, api_key=key, key_name=key_name, url_name=url_name)
+
+
+def named(model: str, env: Mapping[str, str]) -> Named:
+    """Find which provider a model's name means, whether or not there is a key for it.
+
+    Args:
+        model: ``provider:model``, or a model's name alone.
+        env: The environment variables.
+
+    Raises:
+        ConfigurationError: The provider is not known, or its address is not one.
+    """
     provider, name = _split(model, env)
-    prefix = re.sub(r"[^A-Z0-9]", "_", provider.upper())
+    prefix = _prefix(provider)
     key_name, url_name = f"{prefix}_API_KEY", f"{prefix}_BASE_URL"
     base_url = env.get(url_name, "").strip() or _BASE_URLS.get(provider, "")
     if not base_url:
@@ -87,15 +131,13 @@ def address(model: str, env: Mapping[str, str]) -> Address:
             f"The model {model!r} names the provider {provider!r}, which has no address. Set {url_name} "
             f"(and {key_name}); or write openai:{model} if the colon belongs to the model's name."
         )
-    local = _is_local(_checked(base_url, url_name))
-    key = env.get(key_name, "").strip()
-    if not key and not local:
-        raise ConfigurationError(
-            f"No key for the model {model!r}: set {key_name}, or set {url_name} to a model on this machine."
-        )
-    if not key.isascii() or not key.isprintable():
-        raise ConfigurationError(f"{key_name} holds characters that a key cannot have. Copy the key again.")
-    return Address(model=name, base_url=base_url.rstrip("/"), api_key=key, key_name=key_name, url_name=url_name)
+    _checked(base_url, url_name)
+    host = urlsplit(base_url).netloc.lower()
+    return Named(provider=provider, model=name, base_url=base_url.rstrip("/"), host=host)
+
+
+def _prefix(provider: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", provider.upper())
 
 
 def is_local(base_url: str) -> bool:
@@ -116,8 +158,8 @@ def _split(model: str, env: Mapping[str, str]) -> tuple[str, str]:
     return provider, name
 
 
-def _checked(base_url: str, url_name: str) -> str:
-    """Return the host of an address, and never quote the address, which may hold a credential."""
+def _checked(base_url: str, url_name: str) -> None:
+    """Check an address, and never quote it, because it may hold a credential."""
     try:
         parts = urlsplit(base_url)
         host, _ = parts.hostname, parts.port
@@ -129,7 +171,6 @@ def _checked(base_url: str, url_name: str) -> str:
         raise ConfigurationError(
             f"{url_name} holds a user or a password. Set {url_name.replace('BASE_URL', 'API_KEY')}."
         )
-    return host
 
 
 def _is_local(host: str) -> bool:

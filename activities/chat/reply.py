@@ -60,9 +60,12 @@ class ReplyBuilder:
         limit: The most characters of text and arguments together.
         model: The model that was asked, by its name at the provider.
         tools: Gives the names of the tools that it may call.
+        thinks: Whether it writes its reasoning into its text; None: as its name says.
     """
 
-    def __init__(self, limit: int, *, model: str = "", tools: Callable[[], set[str]] = set) -> None:
+    def __init__(
+        self, limit: int, *, model: str = "", tools: Callable[[], set[str]] = set, thinks: bool | None = None
+    ) -> None:
         self.done = False
         """Whether the end mark was seen."""
         self.seen = False
@@ -81,7 +84,7 @@ class ReplyBuilder:
         self._asked, self._model = model, ""
         self._extra, self._reasoning = fields.of_message(), list[str]()
         self._parts: list[Any] = []
-        self._think = ThinkReader(active=thinks_in_text(model))
+        self._think = ThinkReader(active=thinks_in_text(model) if thinks is None else thinks)
 
     @property
     def complete(self) -> bool:

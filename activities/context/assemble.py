@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.catalogue import EMPTY, KEPT, Catalogue, current, tool_specs
+from activities.chat.endpoints import Endpoints
 from activities.context.view import View, Views
 from activities.observe.events import store_events
 from activities.record.activity_call import ActivityCall, Run, remember
@@ -45,11 +46,13 @@ class _New:
 class Assemble:
     """The activity ``loom.context.assemble``."""
 
-    def __init__(self, jobs: JobStore, transcript: Transcript, registry: ToolRegistry, mcp: Servers) -> None:
+    def __init__(
+        self, jobs: JobStore, transcript: Transcript, endpoints: Endpoints, registry: ToolRegistry, mcp: Servers
+    ) -> None:
         self._jobs, self._transcript, self._registry, self._mcp = jobs, transcript, registry, mcp
         self._stored: OrderedDict[Run, str] = OrderedDict()
         """By run: the system message that it has put. Each puts its own, or prune would take it for an old job's."""
-        self._views = Views(jobs, transcript)
+        self._views = Views(jobs, transcript, endpoints)
         self._sizes: dict[tuple[tuple[str, ...], bytes], int] = {}
         self._offered: OrderedDict[Run, bytes] = OrderedDict()
 

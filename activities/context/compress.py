@@ -44,7 +44,7 @@ class Compress:
     """The activity ``loom.context.compress``."""
 
     def __init__(self, jobs: JobStore, transcript: Transcript, endpoints: Endpoints) -> None:
-        self._jobs, self._endpoints, self._views = jobs, endpoints, Views(jobs, transcript)
+        self._jobs, self._endpoints, self._views = jobs, endpoints, Views(jobs, transcript, endpoints)
 
     @activity.defn(name="loom.context.compress")
     async def compress(self, envelope: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from activities.chat.endpoints import Endpoints
 from activities.record.activity_call import ActivityCall, Run, remember
 from activities.record.job_store import JobStore
 from activities.record.transcript import Transcript
@@ -144,8 +145,8 @@ class View:
 class Views:
     """Looks at sessions."""
 
-    def __init__(self, jobs: JobStore, transcript: Transcript) -> None:
-        self._jobs, self._transcript = jobs, transcript
+    def __init__(self, jobs: JobStore, transcript: Transcript, endpoints: Endpoints) -> None:
+        self._jobs, self._transcript, self._endpoints = jobs, transcript, endpoints
         self._tasks: OrderedDict[Run, int] = OrderedDict()
 
     async def of(self, call: ActivityCall, end: int) -> View:
@@ -156,7 +157,8 @@ class Views:
             end: Where its part of the session ends.
         """
         session = await self._jobs.conversation(call.job)
-        messages = await self._transcript.messages(session, end)
+        model = (await self._jobs.facts(call.job)).agent.model
+        messages = await self._transcript.messages(session, end, self._endpoints.send_back(model))
         summary = None
         at = next((seq for seq in range(end - 1, -1, -1) if messages[seq][2] == NOTE + SUMMARY), None)
         if at is not None:

@@ -24,12 +24,13 @@ from activities.record.transcript import MASKED, WASTED, Transcript
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.finish import FILTERED, LENGTH, STOP, TOOL_CALLS, is_known
 from loom_dsl.agent.messages import render
+from loom_dsl.agent.provider_fields import Given, given_fields
 from loom_dsl.errors import Aborted, ModelProtocolError, ModelRequestRefused, StoreError
 from loom_dsl.observe.events import EventType
 from loom_dsl.text.redaction import MaskedStream, mask_known
 from loom_store.rows import NewEntry
 from loom_store.transaction import Transaction
-from loom_store.transcript import NOTE, PRIVATE
+from loom_store.transcript import GIVEN, NOTE, PRIVATE, given_in
 from loom_tools.mcp.servers import Servers
 from loom_tools.registry import ToolRegistry
 
@@ -123,16 +124,20 @@ class ModelCall:
         reply = await self._endpoints.ask(facts.agent.model, body, job=call.job, on_text=deltas.add)
         took = round((time.monotonic() - began) * 1000)
         head = _head(facts, reply, body, call.arguments["context"].get(KEPT), self._jobs.secrets)
+        given = self._given(facts.agent.model, reply)
         warning, said = warning_of(reply), mask_known(reply.text, self._jobs.secrets)
-        end, kept, text = await self._jobs.keep(lambda tx: _finish(tx, call, head, said, deltas, warning, took))
-        self._transcript.add(await self._jobs.conversation(call.job), end - 1, kept, text)
+        end, kept, text, given = await self._jobs.keep(
+            lambda tx: _finish(tx, call, _with_given(tx, head, given), said, deltas, warning, took)
+        )
+        self._transcript.add(await self._jobs.conversation(call.job), end - 1, kept, text, given)
         return await self._result(facts, end, kept)
 
     async def _body(self, call: ActivityCall, facts: JobFacts) -> bytes:
         context = call.arguments["context"]
         system = (await self._jobs.store.content(context["system"])).decode()
         session = await self._jobs.conversation(call.job)
-        messages = await self._transcript.messages(session, call.arguments["entries"])
+        to = self._endpoints.send_back(facts.agent.model)
+        messages = await self._transcript.messages(session, call.arguments["entries"], to)
         texts = [render({"role": "system"}, system)] if system else []
         if (summary := context.get("summary")) is not None:
             texts.append(render({"role": "system"}, messages[summary][0]))
@@ -140,6 +145,19 @@ class ModelCall:
             texts += [text for text, _, role in messages[start:end] if not role.startswith(NOTE)]
         specs, agent = await self._specs(facts, context.get(KEPT)), facts.agent
         return self._endpoints.body(agent.model, texts, tools_json=specs, parameters=agent.parameters)
+
+    def _given(self, model: str, reply: ModelReply) -> Given | None:
+        """What the provider gave beside the text and the calls."""
+        to = self._endpoints.send_back(model)
+        assert to is not None  # it has just been asked
+        return given_fields(
+            by=to.by,
+            model=to.model,
+            message=reply.extra,
+            calls=[call.extra for call in reply.tool_calls],
+            reasoning=reply.reasoning,
+            secrets=self._jobs.secrets,
+        )
 
     async def _specs(self, facts: JobFacts, offered: str | None) -> str:
         key = facts.agent.tools, offered
@@ -191,6 +209,12 @@ def _head(
     return {**head, "tool_calls": calls} if calls else head
 
 
+def _with_given(tx: Transaction, head: dict[str, Any], given: Given | None) -> dict[str, Any]:
+    if given is None:
+        return head
+    return {**head, PRIVATE: {**head[PRIVATE], GIVEN: tx.put_blob(given.dump())}}
+
+
 def warning_of(reply: ModelReply) -> dict[str, str] | None:
     """What a watcher should know about an answer that is not what it should be.
 
@@ -226,7 +250,7 @@ def _finish(
     deltas: Deltas,
     warning: dict[str, str] | None,
     took: int,
-) -> tuple[int, dict[str, Any], str | None]:
+) -> tuple[int, dict[str, Any], str | None, Given | None]:
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")
@@ -242,7 +266,7 @@ def _finish(
     event["content"] = {"$blob": stored.content_digest} if stored.content_digest else ""
     more = [{"t": "warning", "n": call.turn, **warning}] if warning else []
     tx.append_events(call.job, f"{call.turn}/{call.at}/finish", [event, *more])
-    return end, stored.head, kept
+    return end, stored.head, kept, given_in(tx, stored.head)
 
 
 def _stream_of(call: ActivityCall) -> str:

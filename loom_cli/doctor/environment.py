@@ -67,7 +67,8 @@ def without_namespaces(mode: str, landlock: str) -> Check:
         return Check(Status.WARN, _WHAT, found, f"{fix}; or unset LOOM_CONFINEMENT, which protects them even so")
     found = (
         f"{landlock}; no namespaces, so commands stay in one process group, cannot change attributes of files, and "
-        "make no new files beside keys, .env, .git or .loom: no `git commit`"
+        "make no new files beside keys, .env, .git or .loom: no `git commit`; a hard link in a working directory opens "
+        "its file wherever that lies"
     )
     return Check(Status.OK, _WHAT, found, fix)
 

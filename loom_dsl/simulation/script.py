@@ -25,6 +25,7 @@ LAST_LIMIT = 200
 """Characters of a tool's result that ``{last}`` quotes."""
 
 _PLACEHOLDER = re.compile(r"\{(n|last)\}")
+_DEFAULT_ID = re.compile(r"call_([1-9][0-9]{0,8})_([0-9]{1,4})")
 
 
 def _seconds(value: object) -> object:
@@ -55,6 +56,8 @@ class ScriptedCall(_Strict):
     """The arguments' text as it is, such as malformed JSON, in place of `args`."""
     id: str | None = None
     """The call's id; an empty one is left out of the answer. Default: ``call_STEP_INDEX``."""
+    fields: dict[str, Any] = {}
+    """Fields of the provider's own in the call, such as ``extra_content``; strings in them may hold ``{n}``."""
 
     @model_validator(mode="after")
     def _one_form_of_arguments(self) -> "ScriptedCall":
@@ -100,6 +103,8 @@ class ScriptedStep(_Strict):
     """Say this many bytes, in place of `say`."""
     calls: list[ScriptedCall] = []
     """Tool calls that the answer asks for."""
+    fields: dict[str, Any] = {}
+    """Fields of the provider's own in the message, such as ``reasoning_content``; strings in them may hold ``{n}``."""
     chunk: int | None = Field(default=None, ge=1)
     """Characters in one streamed piece. Default: 16, or 64 Ki for `big`."""
     before: Duration = 0.0
@@ -187,6 +192,10 @@ class Script(_Strict):
     """The answer when the steps have run out."""
     window: int | None = Field(default=None, ge=1)
     """Tokens that a request may have, at four bytes each; a longer one is refused, as by a model with this window."""
+    requires_back: bool = False
+    """Refuse a request in which a call, or the message that makes it, lacks the `fields` that it was given with."""
+    refuses: list[str] = []
+    """Fields of a request, of its messages and of their calls that are refused with 400, as unknown ones."""
     cases: list[Case] = []
     """Other steps for the conversations that they name; the first that fits is taken."""
 
@@ -208,6 +217,21 @@ class Script(_Strict):
             if _applies(case.when, model, opening):
                 return _nth(case.steps, number) or case.otherwise or self.otherwise
         return _nth(self.steps, number) or self.otherwise
+
+    def source(self, id: str, *, model: str = "", opening: str = "") -> tuple[int, ScriptedStep, ScriptedCall] | None:
+        """Find the step, with its number, and the call in it that a call's id comes from; None for an id of others.
+
+        Args:
+            id: The id.
+            model: As for `step`.
+            opening: As for `step`.
+        """
+        if found := _DEFAULT_ID.fullmatch(id):
+            number, index = int(found[1]) - 1, int(found[2])
+            step = self.step(number, model=model, opening=opening)
+            if index < len(step.calls) and step.calls[index].id is None:
+                return number, step, step.calls[index]
+        return None
 
 
 def _applies(when: When, model: str, opening: str) -> bool:

@@ -29,6 +29,9 @@ from loom_tools.workspace.protected import (
 )
 from loom_tools.workspace.replace import Expected, replacing
 
+MAX_PATH = 4_095
+"""Bytes of a path: no longer one can be opened by its name. Deeper places are passed over in walks."""
+
 
 class Workspace:
     """A working directory, open until it is closed.
@@ -76,7 +79,11 @@ class Workspace:
         if found is None:
             where = f"outside the working directory {str(self.root)!r}"
             raise PermissionDenied(f"{path!r} is {where}; give a path inside it, such as src/main.py")
-        refuse_system(path, str(self.root / found))
+        absolute = str(self.root / found)
+        if len(absolute.encode("utf-8", "surrogatepass")) > MAX_PATH:
+            shown = f"{path[:60]}…"
+            raise ToolError(f"{shown!r}: the name is too long; with the working directory it may have {MAX_PATH} bytes")
+        refuse_system(path, absolute)
         return found
 
     def open_read(self, path: str) -> BinaryIO:
@@ -91,7 +98,7 @@ class Workspace:
         fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if self._native:  # a link with a harmless name may lead to one that is not
-                refuse_secret(path, os.readlink(f"/proc/self/fd/{fd}"))
+                refuse_secret(path, _place_of(path, fd))
             mode = os.fstat(fd).st_mode
             if stat.S_ISDIR(mode):
                 raise ToolError(f"{path!r} is a directory; use glob to see what is in it")
@@ -196,7 +203,7 @@ class Workspace:
             except (OSError, UnicodeEncodeError) as error:
                 tell(path, error)
             try:
-                place = os.readlink(f"/proc/self/fd/{fd}")
+                place = _place_of(path, fd)
             finally:
                 os.close(fd)
             refuse_system(path, place)
@@ -240,7 +247,12 @@ class Workspace:
                     raise
                 continue  # gone, or unreadable, since it was listed
             try:
-                directories, found = list_directory(fd, "" if current == "." else f"{current}/")
+                with told(current):
+                    directories, found = list_directory(fd, "" if current == "." else f"{current}/")
+            except ToolError:
+                if current == start:
+                    raise
+                continue
             finally:
                 os.close(fd)
             yield from found
@@ -256,7 +268,7 @@ class Workspace:
             fd = open_beneath(self._fd, relative, flags, follow=follow, native=self._native)
         try:
             if self._native:
-                refuse_system(path, os.readlink(f"/proc/self/fd/{fd}"))
+                refuse_system(path, _place_of(path, fd))
         except BaseException:
             os.close(fd)
             raise
@@ -286,6 +298,20 @@ class Workspace:
         where = self.real_path(path)
         hint = f"; it leads to {where!r}, write there" if where != self.relative(path) else ""
         raise PermissionDenied(f"{path!r} goes through a symbolic link, which is not written through{hint}")
+
+
+def _place_of(path: str, fd: int) -> str:
+    """Where something is that was opened.
+
+    Args:
+        path: As the model wrote it, for messages.
+        fd: Its descriptor.
+
+    Raises:
+        ToolError: It has no path that the system can give: it lies too deep, or was removed with all above it.
+    """
+    with told(path):
+        return os.readlink(f"/proc/self/fd/{fd}")
 
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY)

@@ -29,7 +29,7 @@ max-examples = {examples}
 
 [checks]
 # What is valid by its form may still be wrong for a job: a choice it does not have, a digest of something else.
-positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "410", "422"]
+positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "410", "422", "429"]
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "410", "413", "415", "422"]
 
 [dictionaries]

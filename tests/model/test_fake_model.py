@@ -329,3 +329,53 @@ async def test_a_server_that_has_stopped_holds_no_connection_of_a_request_that_i
     await reader.read()
     writer.close()
     await writer.wait_closed()
+
+
+SIGNED = {"extra_content": {"google": {"thought_signature": "c2ln{n}"}}}
+GIVING = script(
+    {"calls": [{"tool": "t", "fields": SIGNED}, {"tool": "t"}], "fields": {"reasoning_content": "r{n}"}},
+    {"say": "done", "fields": {"reasoning_content": "twenty letters of it"}},
+    requires_back=True,
+    refuses=["store", "reasoning"],
+)
+
+
+def answered(signature: str = "c2ln1", **fields: Any) -> tuple[dict[str, Any], ...]:
+    """A conversation in which the script's first answer is sent back."""
+    message = {**assistant("call_1_0", "call_1_1"), "reasoning_content": "r1", **fields}
+    if signature:
+        message["tool_calls"][0] |= {"extra_content": {"google": {"thought_signature": signature}}}
+    return USER, message, tool("call_1_0"), tool("call_1_1")
+
+
+async def test_a_script_gives_fields_of_a_providers_own_whole_and_in_pieces() -> None:
+    async with post(FakeModel(GIVING)) as call:
+        message = (await call()).json()["choices"][0]["message"]
+        streamed = (await call(*answered(), stream=True)).text
+    assert message["reasoning_content"] == "r1"
+    assert message["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "c2ln1"}}
+    assert "extra_content" not in message["tool_calls"][1]
+    deltas = [json.loads(line[6:])["choices"] for line in streamed.splitlines() if line.startswith("data: {")]
+    pieces = [one[0]["delta"].get("reasoning_content") for one in deltas if one]
+    assert [piece for piece in pieces if piece] == ["twenty letters o", "f it"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "told"),
+    [
+        (answered(), {}, ""),
+        (answered(""), {}, "'messages[1].tool_calls[0].extra_content' is missing: it must be passed back"),
+        (answered("c2ln2"), {}, "'messages[1].tool_calls[0].extra_content' is not valid"),
+        (answered(reasoning_content="r"), {}, "'messages[1].reasoning_content' is not valid"),
+        ((USER, assistant("another"), tool("another")), {}, ""),
+        (answered(reasoning="r"), {}, "'messages.1' : property 'reasoning' is unsupported"),
+        (answered(), {"store": True}, "property 'store' is unsupported"),
+    ],
+)
+async def test_a_script_requires_fields_back_and_refuses_others(
+    messages: tuple[dict[str, Any], ...], fields: dict[str, Any], told: str
+) -> None:
+    async with post(FakeModel(GIVING)) as call:
+        answer = await call(*messages, **fields)
+    assert answer.status_code == (400 if told else 200)
+    assert told in answer.text

@@ -9,10 +9,12 @@ from loom_dsl.errors import NotFoundError
 from loom_dsl.text.printable import clock, one_line
 from loom_store.rows import Entry
 from loom_store.transaction import Transaction
-from loom_store.transcript import PRIVATE
+from loom_store.transcript import PRIVATE, given_in
 
 TURN_HEADS = ("TURN", "ID", "STARTED", "TOKENS", "TOOLS")
 ENTRY_HEADS = ("ENTRY", "TURN", "ROLE", "WHAT")
+MAX_THOUGHT = 100
+"""Characters of an answer's reasoning in the table; JSON has all of it."""
 
 
 def conversation(tx: Transaction, row: Mapping[str, Any], turn: int | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -61,12 +63,14 @@ def _entry(tx: Transaction, entry: Entry) -> dict[str, Any]:
     head = entry.head
     kept = head.get(PRIVATE) or {}
     content = tx.get_blob(entry.content_digest).decode("utf-8", "replace") if entry.content_digest else ""
+    given = given_in(tx, head)
     return {
         "number": entry.seq,
         "turn": entry.turn + 1,
         "kind": entry.kind,
         "role": head.get("role") or f"{entry.kind} {head.get('note', '')}".strip(),
         "content": content,
+        "reasoning": given.reasoning if given else "",
         "tool_calls": head.get("tool_calls") or [],
         "tool_call_id": head.get("tool_call_id"),
         "status": kept.get("status"),
@@ -80,4 +84,5 @@ def _what(entry: Mapping[str, Any]) -> str:
     calls = [call["function"] for call in entry["tool_calls"]]
     asked = [f"→ {call['name']} {short_arguments(call['arguments'])}".rstrip() for call in calls]
     about = " ".join(str(entry[key]) for key in ("tool", "code") if entry[key])
-    return one_line(": ".join(filter(None, (about, "  ".join(filter(None, (entry["content"], *asked)))))))
+    thought = f"(thought: {one_line(entry['reasoning'], MAX_THOUGHT)})" if entry["reasoning"] else ""
+    return one_line(": ".join(filter(None, (about, "  ".join(filter(None, (entry["content"], *asked, thought)))))))

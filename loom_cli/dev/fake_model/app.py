@@ -17,7 +17,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from loom_cli.dev.fake_model.request import ApiError, ChatRequest, read_request
+from loom_cli.dev.fake_model.request import ApiError, ChatRequest, check_fields, read_request
 from loom_cli.dev.fake_model.wire import ScriptedReply, broken_events, compose, document, events
 from loom_dsl.simulation.script import Script, ScriptedFailure, ScriptedStep
 
@@ -186,8 +186,8 @@ class FakeModel:
                 param="messages",
                 code="context_length_exceeded",
             )
-        opening = f"{request.system}\n{request.first_user}"
-        step = self.script.step(request.step, model=request.model, opening=opening)
+        check_fields(request, self.script)
+        step = self.script.step(request.step, model=request.model, opening=request.opening)
         if step.before:
             await exchange.pause(step.before)
         if step.fail and self._still(step, step.fail.times, exchange, request):

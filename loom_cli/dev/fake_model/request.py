@@ -7,13 +7,14 @@ refusals is the API's own.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 import pydantic_core
 
+from loom_dsl.simulation.script import Script, fill
 from loom_dsl.text.canonical import read_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -47,6 +48,7 @@ class ChatRequest:
         system: The text of the system or developer messages that come before all others.
         first_user: The text of the first user message.
         last_tool: The text of the last tool message.
+        data: The request itself.
     """
 
     model: str
@@ -57,6 +59,12 @@ class ChatRequest:
     system: str
     first_user: str
     last_tool: str
+    data: Mapping[str, Any]
+
+    @property
+    def opening(self) -> str:
+        """The text by which a script tells conversations apart."""
+        return f"{self.system}\n{self.first_user}"
 
 
 def read_request(body: bytes) -> ChatRequest:
@@ -91,7 +99,46 @@ def read_request(body: bytes) -> ChatRequest:
         system=_leading_text(messages),
         first_user=_first_text(messages, "user"),
         last_tool=_first_text(list(reversed(messages)), "tool"),
+        data=data,
     )
+
+
+def check_fields(request: ChatRequest, script: Script) -> None:
+    """Check what a script says of fields that are not every provider's.
+
+    Raises:
+        ApiError: The request has one that the script refuses, or lacks one that it requires back.
+    """
+    for place, data in _objects(request.data):
+        for name in script.refuses:
+            if name in data:
+                raise ApiError(f"{place}property '{name}' is unsupported", param=name)
+    if not script.requires_back:
+        return
+    for index, message in enumerate(request.data["messages"]):
+        for at, call in enumerate(message.get("tool_calls") or ()):
+            source = script.source(call["id"], model=request.model, opening=request.opening)
+            if source is None:
+                continue
+            number, step, scripted = source
+            _check_back(f"messages[{index}]", message, fill(step.fields, number=number, last=""))
+            _check_back(f"messages[{index}].tool_calls[{at}]", call, fill(scripted.fields, number=number, last=""))
+
+
+def _objects(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield "", data
+    for index, message in enumerate(data["messages"]):
+        yield f"'messages.{index}' : ", message
+        for at, call in enumerate(message.get("tool_calls") or ()):
+            yield f"'messages.{index}.tool_calls.{at}' : ", call
+
+
+def _check_back(place: str, given: Mapping[str, Any], wanted: Any) -> None:
+    for name, value in wanted.items():
+        if name not in given:
+            raise ApiError(f"'{place}.{name}' is missing: it must be passed back as it was given.", param=place)
+        if given[name] != value:
+            raise ApiError(f"'{place}.{name}' is not valid: it must be passed back as it was given.", param=place)
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

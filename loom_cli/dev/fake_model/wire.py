@@ -22,9 +22,10 @@ class ScriptedReply:
         created: Unix time, in seconds.
         model: The model's name, as it was asked for.
         text: The text, empty for none.
-        calls: Id (empty: left out), tool name and the arguments' text of each call.
+        calls: Id (empty: left out), tool name, the arguments' text and more fields of each call.
         finish: The finish reason.
         usage: The usage object.
+        fields: More fields of the message.
         chunk: Characters in one streamed piece.
     """
 
@@ -32,9 +33,10 @@ class ScriptedReply:
     created: int
     model: str
     text: str
-    calls: tuple[tuple[str, str, str], ...]
+    calls: tuple[tuple[str, str, str, dict[str, Any]], ...]
     finish: str
     usage: dict[str, Any]
+    fields: dict[str, Any] = field(default_factory=dict)
     chunk: int = field(default=_CHUNK)
 
 
@@ -54,10 +56,11 @@ def compose(step: ScriptedStep, request: ChatRequest, *, id: str, created: int, 
             call.id if call.id is not None else f"call_{request.step + 1}_{index}",
             call.tool,
             call.raw if call.raw is not None else _text(fill(call.args, number=request.step, last=request.last_tool)),
+            fill(call.fields, number=request.step, last=""),
         )
         for index, call in enumerate(step.calls)
     )
-    size = len(text) + sum(len(name) + len(arguments) for _, name, arguments in calls)
+    size = len(text) + sum(len(name) + len(arguments) for _, name, arguments, _ in calls)
     prompt, completion = max(1, prompt_size // 4), -(-size // 4)
     cached = 0
     if step.usage:
@@ -76,6 +79,7 @@ def compose(step: ScriptedStep, request: ChatRequest, *, id: str, created: int, 
             "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
         },
+        fields=fill(step.fields, number=request.step, last=""),
         chunk=step.chunk or (_BIG_CHUNK if step.big else _CHUNK),
     )
 
@@ -104,7 +108,7 @@ def broken_events(answer: ScriptedReply) -> Iterator[bytes]:
 
 def document(answer: ScriptedReply) -> bytes:
     """Return the answer to a request without ``stream``."""
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None, **answer.fields}
     if answer.calls:
         message["tool_calls"] = [_call(*call) for call in answer.calls]
     else:
@@ -138,16 +142,20 @@ def _head(answer: ScriptedReply) -> bytes:
 def _deltas(answer: ScriptedReply) -> Iterator[dict[str, Any]]:
     has_text = bool(answer.text) or not answer.calls
     yield {"role": "assistant", "content": "" if has_text else None, "refusal": None}
+    for field_name, value in answer.fields.items():
+        # As providers do: text in pieces, anything else whole.
+        for piece in _pieces(value, answer.chunk) if isinstance(value, str) and value else (value,):
+            yield {field_name: piece}
     for piece in _pieces(answer.text, answer.chunk):
         yield {"content": piece}
-    for index, (id, name, arguments) in enumerate(answer.calls):
-        yield {"tool_calls": [{"index": index, **_call(id, name, "")}]}
+    for index, (id, name, arguments, fields) in enumerate(answer.calls):
+        yield {"tool_calls": [{"index": index, **_call(id, name, "", fields)}]}
         for piece in _pieces(arguments, answer.chunk):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _call(id: str, name: str, arguments: str) -> dict[str, Any]:
-    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+def _call(id: str, name: str, arguments: str, fields: dict[str, Any]) -> dict[str, Any]:
+    call = {"type": "function", "function": {"name": name, "arguments": arguments}, **fields}
     return {"id": id, **call} if id else call
 
 
