@@ -34,8 +34,10 @@ from loom_dsl.errors import (
     StoreTooOld,
     WrongStore,
 )
-from loom_dsl.text.redaction import redact
+from loom_dsl.text.redaction import Masked, cut
 from loom_store.engine import BUSY_SECONDS
+from loom_tools import masking
+from loom_tools.masking import redact
 from loom_tools.running import describe
 
 STOPPED_DELAY = 0.1
@@ -100,6 +102,7 @@ class _Inbound(ActivityInboundInterceptor):
         attempt = activity.info().attempt
         take_run(input.args[0] if input.args else None)
         _BEFORE.set(_before(input))
+        await masking.ready()
         if attempt > 1 and this_run() not in self._warned:  # where the tools are missing, nothing was tried
             await self._tell_retry(input, attempt)
         return await self._execute(input)
@@ -120,12 +123,12 @@ class _Inbound(ActivityInboundInterceptor):
             async with Heartbeats():
                 return await self._patiently(input)
         except ApplicationError as error:
-            raise _ended(error) from None
+            raise _ended(error, self._text(error.message)) from None
         except (CancelledError, asyncio.CancelledError):
             details = activity.cancellation_details()
             if details is not None and details.worker_shutdown and not details.cancel_requested:
                 # The server does not take a cancellation that nobody asked for, and would wait for a timeout.
-                raise _unanswered("the worker was stopped while this ran", STOPPED, STOPPED_DELAY) from None
+                raise _unanswered(Masked("the worker was stopped while this ran"), STOPPED, STOPPED_DELAY) from None
             raise
         except LoomError as error:
             if isinstance(error, MissingTools):
@@ -197,7 +200,7 @@ class _Inbound(ActivityInboundInterceptor):
             return delays[min(attempt, len(delays)) - 1]
         return None
 
-    def _text(self, message: str) -> str:
+    def _text(self, message: str) -> Masked:
         return telling(message, self._jobs.secrets)
 
 
@@ -211,7 +214,7 @@ def _before(input: ExecuteActivityInput) -> int:
     return before if isinstance(before, int) else 0
 
 
-def answered(text: str, code: str, **how: Any) -> ApplicationError:
+def answered(text: Masked, code: str, **how: Any) -> ApplicationError:
     """Make the failure of an activity whose party has answered: it ends, and the machine says what follows.
 
     Args:
@@ -224,20 +227,29 @@ def answered(text: str, code: str, **how: Any) -> ApplicationError:
     return ApplicationError(text, details, type=code, non_retryable=True)
 
 
-def _unanswered(text: str, code: str, delay: float | None = None) -> ApplicationError:
+def _unanswered(text: Masked, code: str, delay: float | None = None) -> ApplicationError:
     """Make the failure of an attempt in which nobody answered: the engine tries again, without an end."""
     return ApplicationError(
         text, type=code, next_retry_delay=None if delay is None else timedelta(seconds=delay), non_retryable=False
     )
 
 
-def _ended(error: ApplicationError) -> ApplicationError:
-    """What an activity raised itself: an answer, unless it says that this worker could not do it."""
+def _ended(error: ApplicationError, text: Masked) -> ApplicationError:
+    """What an activity raised itself: an answer, unless it says that this worker could not do it.
+
+    Args:
+        error: What it raised.
+        text: Its message, without secrets.
+    """
     if error.type == STOPPED:
-        return _unanswered(error.message, STOPPED, STOPPED_DELAY)
+        return _unanswered(text, STOPPED, STOPPED_DELAY)
     if error.type in UNANSWERED or (error.non_retryable and error.details):
-        return error
-    return answered(error.message, error.type or "activity_failed", again=not error.non_retryable)
+        if text == error.message:
+            return error
+        again = error.next_retry_delay
+        final = error.non_retryable
+        return ApplicationError(text, *error.details, type=error.type, non_retryable=final, next_retry_delay=again)
+    return answered(text, error.type or "activity_failed", again=not error.non_retryable)
 
 
 class Unforeseen(Exception):
@@ -256,6 +268,6 @@ def is_final(error: LoomError) -> bool:
     return not error.retryable and not isinstance(error, StoreError)
 
 
-def telling(message: str, secrets: Mapping[str, str]) -> str:
+def telling(message: str, secrets: Mapping[str, str]) -> Masked:
     """A failure's message as it may enter the history."""
-    return redact(message, secrets)[:MAX_MESSAGE]
+    return cut(redact(message, secrets), MAX_MESSAGE)

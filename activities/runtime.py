@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +15,7 @@ from activities.lifecycle.deaths import DEATH_RULES, DeathRules
 from activities.lifecycle.shutdown import Stopping
 from activities.record.job_store import JobStore
 from loom_store.store import Store
+from loom_tools import masking
 from loom_tools.approver_keys import ApproverKeys
 from loom_tools.mcp.servers import Servers
 from loom_tools.registry import ToolRegistry
@@ -58,6 +60,8 @@ class Runtime:
     steps: Steps = field(init=False)
 
     def __post_init__(self) -> None:
+        masking.prepare()
+        self.store.mask_with(partial(masking.redact, known=self.secrets))
         self.jobs = JobStore(self.store, self.root, self.secrets)
         self.endpoints = Endpoints(self.environment)
         self.steps = Steps(self.store, self.secrets, self.deaths)

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import digest
+from loom_dsl.text.redaction import Masked
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.engine import (
     BUSY_SECONDS,
@@ -320,6 +321,10 @@ class Store:
             wake: Called with a job and an endpoint's name after a commit with something for it, on the store's thread.
         """
         self._shared.webhooks.endpoints, self._shared.webhooks.wake = tuple(endpoints), wake
+
+    def mask_with(self, mask: Callable[[str], Masked]) -> None:
+        """Mask secrets in events, questions, decisions and the audit trail that this object writes from now on."""
+        self._shared.masking.text = mask
 
     def listen(self, heard: Listener) -> None:
         """Tell somebody in this process of new events of the machine, each once, after the commit that has it.

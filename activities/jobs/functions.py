@@ -21,11 +21,12 @@ from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobStore
 from loom_dsl.errors import FunctionArguments, FunctionFailed, ResultTooLarge, ToolValidationError, UnreadableResult
 from loom_dsl.text.canonical import canonical_json
-from loom_dsl.text.redaction import mask_known, redact
+from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.arguments import ADVICE, check_arguments
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.schema import clean_schema
 from loom_tools.isolation.processes import LOADING_SECONDS
+from loom_tools.masking import redact
 from loom_tools.registry import ToolRegistry
 from loom_tools.running import ProgressReporter, describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised

@@ -27,11 +27,11 @@ from activities.lifecycle.deaths import (
 )
 from activities.lifecycle.process_identity import is_gone, this_process
 from loom_dsl.errors import MissingTools, StepDied, StepKillsWorker, StoreError
-from loom_dsl.text.redaction import redact
 from loom_store.queries.steps import Step, WorkerSeen
 from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.isolation.processes import ChildProcesses, Died
+from loom_tools.masking import redact
 from loom_tools.user_code import GUARD, Code
 
 SINGLY_SECONDS = 30.0

@@ -13,8 +13,8 @@ from activities.observe.events import store_events
 from activities.record.activity_call import ActivityCall
 from activities.record.job_store import JobStore
 from loom_dsl.errors import Aborted, ResultTooLarge
-from loom_dsl.text.redaction import redact
 from loom_store.transaction import Transaction
+from loom_tools.masking import redact
 
 MAX_TEXT = 256 * 1024
 """Characters of an answer, which goes through the history."""

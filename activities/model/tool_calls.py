@@ -12,8 +12,9 @@ from activities.chat.reply import ToolCall
 from loom_dsl.agent.messages import unique_calls
 from loom_dsl.errors import ModelProtocolError, ToolError, ToolUnavailable
 from loom_dsl.text.canonical import digest
-from loom_dsl.text.redaction import mask_known, redact
+from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.tool import Tool, validate_arguments
+from loom_tools.masking import redact
 from loom_tools.running import ANSWER_SECONDS, ask, describe, runs_apart
 from loom_tools.user_code import Code, Raised, keys_of
 
@@ -28,8 +29,8 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 def kept_calls(calls: Sequence[ToolCall], secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     """Write a model's calls so that every provider takes them back with the next request.
 
-    Ids are made unique. In names, what the API does not allow becomes an underscore; in arguments, known secrets are
-    masked.
+    Ids are made unique. In names, what the API does not allow becomes an underscore. Names and ids travel through the
+    history, so secrets in them are masked; in arguments, known ones are.
 
     Raises:
         ModelProtocolError: There are more than one turn can carry.
@@ -41,8 +42,8 @@ def kept_calls(calls: Sequence[ToolCall], secrets: Mapping[str, str]) -> list[di
         )
     named = [
         {
-            "id": _short(call.id, _MAX_ID),
-            "name": _name(call.name),
+            "id": _short(redact(call.id, secrets), _MAX_ID),
+            "name": _name(redact(call.name, secrets)),
             "arguments": mask_known(call.arguments, secrets),
         }
         for call in calls

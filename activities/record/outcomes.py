@@ -8,12 +8,12 @@ from typing import Any
 from activities.lifecycle.lease import is_held, never_began
 from activities.record.activity_call import ActivityCall
 from loom_dsl.errors import LoomError, MissingTools, OutcomeUnknown, StepDied, StoreError, UnreadableResult
-from loom_dsl.text.redaction import redact
 from loom_dsl.tools.context import Reconciliation, ToolContext
 from loom_dsl.tools.result import ToolMessage, failure, reference_of, refusal, success
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.rows import EffectStatus
 from loom_store.transaction import Transaction
+from loom_tools.masking import redact
 from loom_tools.running import run_function, runs_apart
 from loom_tools.user_code import Code, Raised, by_position
 

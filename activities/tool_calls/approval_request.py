@@ -18,9 +18,10 @@ from loom_dsl.permissions.roles import who_may_decide
 from loom_dsl.permissions.rules import rule_for
 from loom_dsl.text.canonical import canonical_json
 from loom_dsl.text.confusables import in_one_line
-from loom_dsl.text.redaction import mask_known, redact
+from loom_dsl.text.redaction import mask_known
 from loom_dsl.tools.context import Preview, ToolContext
 from loom_dsl.tools.tool import Arguments, Tool
+from loom_tools.masking import redact
 from loom_tools.running import ANSWER_SECONDS, ask, describe, run_in_thread_if_large
 from loom_tools.user_code import Code, Raised, as_preview, as_text
 

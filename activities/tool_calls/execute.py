@@ -37,7 +37,7 @@ from loom_dsl.errors import (
     UnreadableResult,
 )
 from loom_dsl.text.canonical import canonical_json, digest
-from loom_dsl.text.redaction import MaskedStream, redact
+from loom_dsl.text.redaction import MaskedStream
 from loom_dsl.tools.context import Image, ToolContext, ToolServices
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.rows import Effect, EffectStatus, from_millis
@@ -45,6 +45,7 @@ from loom_store.store import Store
 from loom_store.transaction import Transaction
 from loom_tools.background import BackgroundTasks
 from loom_tools.isolation.processes import LOADING_SECONDS
+from loom_tools.masking import redact
 from loom_tools.running import ProgressReporter, describe, run_again, run_function, runs_apart, text_of
 from loom_tools.user_code import Code, Raised
 

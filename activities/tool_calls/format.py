@@ -24,8 +24,8 @@ from loom_dsl.errors import (
     ToolTimeout,
 )
 from loom_dsl.text.canonical import digest
-from loom_dsl.text.redaction import redact
 from loom_store.transaction import Transaction
+from loom_tools.masking import redact
 from loom_tools.registry import ToolRegistry
 
 NO_END = frozenset({

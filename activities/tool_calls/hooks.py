@@ -14,10 +14,10 @@ from activities.tool_calls.call_reader import CallReader
 from loom_dsl.agent.messages import KEPT_BACK
 from loom_dsl.errors import LoomError, PermissionDenied, StepDied, ToolError
 from loom_dsl.text.canonical import canonical_json
-from loom_dsl.text.redaction import redact
 from loom_dsl.tools.hooks import HookAnswer, HookCall, misuse
 from loom_dsl.tools.secrets import refuse_secrets
 from loom_dsl.tools.tool import validate_arguments
+from loom_tools.masking import redact
 from loom_tools.registry import ToolRegistry
 from loom_tools.running import ask, describe
 from loom_tools.user_code import Code, Raised

@@ -20,12 +20,12 @@ from activities.tool_calls.node import value_of
 from activities.tool_calls.services import Lender
 from loom_dsl.agent.definition import call_name
 from loom_dsl.errors import BlobMissing, LoomError, MissingTools, PermissionDenied, StepDied, StoreError
-from loom_dsl.text.redaction import redact
 from loom_dsl.tools.context import ToolContext
 from loom_dsl.tools.tool import Arguments, Tool
 from loom_store.queries.effects import undo_key
 from loom_store.rows import Effect, EffectStatus
 from loom_store.transaction import Transaction
+from loom_tools.masking import redact
 from loom_tools.registry import ToolRegistry
 from loom_tools.running import describe, run_function, runs_apart
 from loom_tools.user_code import Code, Raised, by_position

@@ -14,11 +14,11 @@ from activities.webhooks.sender import NotTaken, Sender, Senders
 from loom_dsl.errors import ConfigurationError, StoreError
 from loom_dsl.observe.webhook_names import BURY, NEXT, POST
 from loom_dsl.observe.webhooks import ASKS, shown
-from loom_dsl.text.redaction import redact
 from loom_store.job_facts import arguments_of
 from loom_store.queries.deliveries import Delivery
 from loom_store.store import Store
 from loom_store.transaction import Transaction
+from loom_tools.masking import redact
 
 Links = Callable[[Mapping[str, Any], str], dict[str, str]]
 """Makes links that decide, by choice: of an approval's row, for a person. None where the person may not decide."""

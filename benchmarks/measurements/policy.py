@@ -15,8 +15,8 @@ from loom_dsl.permissions.decide import Verdict, decide
 from loom_dsl.permissions.policy import Permissions
 from loom_dsl.permissions.shell_line import read_line
 from loom_dsl.permissions.traits import traits_of
-from loom_dsl.text.redaction import redact
 from loom_dsl.tools.tool import Tool
+from loom_tools.masking import redact
 from loom_tools.registry import ToolRegistry
 from loom_tools.workspace.workspace import Workspace
 

@@ -1,22 +1,18 @@
-"""Secrets out of text, and long text down to size.
+"""Known secrets out of text, and long text down to size. What looks like a secret is found by `loom_tools.masking`.
 
-Known values are masked first, under their names; then whatever looks like a credential; then what stands beside a name
-that says that it is one. Masks are left alone when a
-text is masked again, so the result does not depend on how often it passed through here. Every pattern takes linear
-time: the text comes from tools and models.
+Masks are left alone when a text is masked again, so the result does not depend on how often it passed through here.
+Every pattern takes linear time: the text comes from tools and models.
 """
 
 import base64
 import html
 import json
-import math
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NewType
 from urllib.parse import quote, quote_plus
 
 # The forms in which a known value travels: as it is, escaped, encoded, and broken over lines.
@@ -221,140 +217,24 @@ def _base64(raw: bytes) -> Iterator[str]:
             yield encoded[(0, 2, 3)[offset] : len(encoded) - loose_end]
 
 
-# What a credential looks like: shapes that are precise by themselves, and names beside which a value is secret.
-#
-# Every pattern takes linear time: repeats are bounded, lazy or possessive, and none begins inside another's repeat.
-# Only what repeats a single character is possessive: Python before 3.11.5 loses its way in possessive groups. A
-# pattern with a named group masks that group, others their whole match; what the group `none` finds is left as it is.
-# Where it can be, a pattern starts with letters and only then looks at what is before them: letters are found many
-# times faster.
+MASK = re.compile(r"(\$\{secret:[A-Za-z0-9_.-]{1,64}\}|\[redacted:[a-z0-9-]{1,40}\])")
+"""What stands for a secret."""
 
+Masked = NewType("Masked", str)
+"""A text in which no secret is left that can be found: what events, messages, failures and logs are made of.
 
-_TOKEN = r"[A-Za-z0-9._~+/=-]"
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    (
-        "private-key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----"
-        r"[\s\S]*?(?:-----END [A-Z0-9 ]{0,60}-----|(?=-----)|\Z)",
-    ),
-    ("jwt", r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
-    ("github-token", r"(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_[A-Za-z0-9_]{20,}+)"),
-    ("gitlab-token", r"glpat-[A-Za-z0-9_-]{16,}+"),
-    ("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}+"),
-    ("slack-hook", r"hooks\.slack\.com/services/(?P<hook>[A-Za-z0-9/]{20,}+)"),
-    ("google-key", r"AIza[A-Za-z0-9_-]{30,}+"),
-    ("stripe-key", r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}+"),
-    ("npm-token", r"npm_(?<![A-Za-z0-9_]npm_)[A-Za-z0-9]{36}[A-Za-z0-9]*+"),
-    ("aws-key", r"(?:AKIA|ASIA)[A-Z0-9]{16}[A-Za-z0-9]*+"),
-    (
-        "api-key",
-        # The last way reads on over what is no key, up to where one may begin, so that nothing is read again.
-        r"sk-(?<![A-Za-z0-9]sk-)(?:(?=[a-z_-]*+[A-Z0-9])[A-Za-z0-9_-]{16,}+|[a-z]{16,}+[A-Za-z0-9_-]*+"
-        r"|(?P<none>[a-z_-]*?)(?=(?<![A-Za-z0-9])sk-[a-z]{16}|[^a-z_-]|\Z))",
-    ),
-    (
-        "aws-secret",
-        r"(?i:aws_secret_access_key[\"']?[ \t]{0,20}[=:][ \t]{0,20}[\"']?)(?P<aws>[A-Za-z0-9/+]{40}[A-Za-z0-9/+=]*+)",
-    ),
-    (
-        "bearer",
-        rf"(?i:bearer)[ \t]{{1,20}}(?P<bearer>(?=[A-Za-z._~+/=-]{{0,200}}[0-9]){_TOKEN}{{8,}}+|{_TOKEN}{{20,}}+)",
-    ),
-    (
-        "basic-auth",
-        rf"(?i:authorization[\"']?[ \t]{{0,20}}[=:][ \t]{{0,20}}[\"']?basic)[ \t]{{1,20}}(?P<basic>{_TOKEN}{{8,}}+)",
-    ),
-    ("url-password", r"://[^\s/:@]{0,100}:(?P<url>[^\s/@]{3,200})(?=@)"),
-)
-SHAPES = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
-
-_SECRET_NAME = (
-    r"(?:passw(?:or)?d|passwd|passphrase|(?<=[_-])pwd|(?:client|app|webhook|shared)?[_-]?secret(?:[_-]?access)?(?:[_-]?key)?|"
-    r"api[_-]?key|token|(?:private|access|signing|encryption)[_-]?key|credentials?)"
-)
-NAMED = re.compile(
-    # Only from a word's start, so that a long word is read once: DB_PASSWORD, db.password, --api-key, stripeApiKey.
-    rf"(?<![A-Za-z0-9_./-])(?:[A-Za-z0-9_.-]{{0,60}}[_.-]|[A-Za-z0-9]{{1,40}}(?=[A-Z]))?(?i:{_SECRET_NAME})"
-    r"(?![A-Za-z0-9_-])\\?[\"']?[ \t]{0,20}(?:=>|:=|=(?!=)|:(?![:/=]))[ \t]{0,20}"
-    r"(?:\\?\"(?P<double>[^\"\\\n]++)|'(?P<single>[^'\n]++)|(?P<bare>[^\s\"'`,;&(){}\[\]<>\\]++)(?![(\[]))"
-)
-"""A name that says that its value is secret, and the value: in JSON (also inside a string), YAML, an environment file,
-a command line or code. A name that only holds such a word (max_tokens, token_type, password_hash) does not say so."""
-
-TELLING = ("pass", "pwd", "secret", "key", "token", "credent")
-"""One of these is in every name that `NAMED` finds, once its case is folded. (Not `credential`: for a pattern that
-ignores case, ı is an i.)"""
-
-_HARMLESS_NAME = re.compile(
-    r"(?i:(?:next|page|continuation|cursor|total|max|min|pad|eos|bos|unk|sep|cls|mask)[_.-]?token)"
-)
-_ALLOWED = re.compile(
-    r"(?i:[0-9]{1,6}(?:\.[0-9]+)?|sha(?:1|224|256|384|512)[:-][0-9a-z+/=]+"
-    r"|true|false|null|none|nil|undefined|str|string|int|bool|bytes|secretstr|any|required|redacted|hidden"
-    r"|changeme|example|placeholder|test|todo|x{3,}|\*{3,}|\.{3,}|-{2,})[.!?]?"
-)
-_REFERENCE = re.compile(r"[$<{%|>!]|(?:os|env|self|config|settings|process|args|options|request|vault|arn)[.:]")
-_WORDS = re.compile(r"[A-Za-z_]++(?:[. -][A-Za-z_]++)*")
-_VARIABLE = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
-"""The name of an environment's variable, which is no secret itself."""
-_STRONG = re.compile(r"(?i:passw|pwd)")
-
-
-def is_secret_value(name: str, value: str, *, quoted: bool) -> bool:
-    """Whether the value beside a telling name is a secret, and not a type, a reference, a count, a word or a digest.
-
-    Args:
-        name: The name, with what stands up to the value.
-        value: The value.
-        quoted: Whether it stands in quotes; what does not may be code or prose.
-    """
-    value = value[:4096]
-    if _HARMLESS_NAME.search(name) or _ALLOWED.fullmatch(value) or _REFERENCE.match(value):
-        return False
-    words = _WORDS.fullmatch(value) is not None
-    if _STRONG.search(name):
-        plain = quoted and " " not in value
-        shell = name.startswith("-") or (name.isupper() and name.endswith("="))
-        return len(value) >= 4 and (not words or plain or shell)
-    if words and (_VARIABLE.fullmatch(value) or ("." in value and not quoted)):
-        return False
-    return len(value) >= 8 and entropy(value) >= (3.5 if words else 2.5)
-
-
-def entropy(text: str) -> float:
-    """Bits per character, by how often each occurs."""
-    counts = Counter(text)
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts.values())
-
-
-_MASK = re.compile(r"(\$\{secret:[A-Za-z0-9_.-]{1,64}\}|\[redacted:[a-z-]{1,32}\])")
-
-
-def redact(text: str, known: Mapping[str, str] | None = None) -> str:
-    """Mask the secrets in a text.
-
-    Args:
-        text: Any text, such as a tool's output.
-        known: Names and values of secrets. A value is also found in the forms in which it travels.
-
-    Returns:
-        The text with `${secret:NAME}` for known values and `[redacted:KIND]` for what looks like a credential.
-    """
-    text = _mask_known(text, known or {})
-    for kind, pattern in SHAPES:
-        if pattern.search(text):  # else the text need not be taken apart at its masks, which may be many
-            text = _outside_masks(text, partial(pattern.sub, partial(_cover, kind)))
-    return _outside_masks(text, mask_named)
-
-
-def contains_secret(text: str, known: Mapping[str, str] | None = None) -> bool:
-    """Say whether `redact` would mask anything in the text."""
-    return redact(text, known) != text
+Only what masks makes one: `loom_tools.masking.redact`, what a store is given to mask with, and what keeps it so.
+"""
 
 
 def mask_known(text: str, known: Mapping[str, str]) -> str:
     """Mask known values only: for text that must stay as it is otherwise, such as the arguments of a call."""
     return _mask_known(text, known)
+
+
+def cut(text: Masked, limit: int) -> Masked:
+    """Give the beginning of a masked text. A mask at the cut may lose its end; nothing is shown by that."""
+    return Masked(text[:limit])
 
 
 class MaskedStream:
@@ -408,40 +288,10 @@ def _cut_mark(count: int) -> str:
     return f"\n[... {count} characters left out ...]\n"
 
 
-def _cover(kind: str, found: re.Match[str]) -> str:
-    """Replace the secret part of a match: its named group, or all of it."""
-    if found.lastgroup == "none":
-        return found[0]
-    start, end = found.span(found.lastgroup) if found.lastgroup else found.span()
-    whole, base = found[0], found.start()
-    return f"{whole[: start - base]}[redacted:{kind}]{whole[end - base :]}"
-
-
-def cover_named(found: re.Match[str]) -> str:
-    """Replace the value beside a telling name, unless it plainly is none."""
-    group = found.lastgroup or "bare"
-    name = found[0][: found.start(group) - found.start()]
-    if not is_secret_value(name.strip("\"' \t"), found[group], quoted=group != "bare"):
-        return found[0]
-    return _cover("named", found)
-
-
-def mask_named(text: str) -> str:
-    """Mask what stands beside a telling name, line by line: most lines have none, and are seen through quickly."""
-    if not _may_tell(text):
-        return text
-    return "\n".join(NAMED.sub(cover_named, line) if _may_tell(line) else line for line in text.split("\n"))
-
-
-def _may_tell(text: str) -> bool:
-    folded = text.casefold()
-    return any(word in folded for word in TELLING)
-
-
 def _outside_masks(text: str, change: Callable[[str], str]) -> str:
     if "[redacted:" not in text and "${secret:" not in text:
         return change(text)
-    parts = _MASK.split(text)
+    parts = MASK.split(text)
     return "".join(part if position % 2 or not part else change(part) for position, part in enumerate(parts))
 
 

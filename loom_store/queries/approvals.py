@@ -12,7 +12,7 @@ from loom_dsl.errors import NotFoundError
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.audit import AuditQueries
 from loom_store.queries.base import Queries
-from loom_store.queries.blobs import pack_text, unpack_text
+from loom_store.queries.blobs import pack_told, unpack_text
 from loom_store.queries.jobs import jobs_with_those_below
 from loom_store.rows import ApprovalRow, Moment, from_millis, to_millis
 from loom_store.tables import approvals, jobs, rules
@@ -41,7 +41,7 @@ class ApprovalQueries(Queries):
         body["created_at"] = from_millis(created_at)
         body["expires_at"] = None if row.expires_at is None else from_millis(to_millis(row.expires_at))
         del body["id"], body["job"]
-        packed = pack_text(canonical_json(body))
+        packed = pack_told(self._told(body))
         if found is not None:
             self._execute(_CHANGE, {"approval": row.id, "new_body": packed})
             return
@@ -63,7 +63,7 @@ class ApprovalQueries(Queries):
         older = [index for index, one in enumerate(changes) if one.get("what") != "vote"][:-MAX_CHANGES]
         kept = [one for index, one in enumerate(changes) if index not in older]
         body["details"] = {**body["details"], "changes": kept}
-        self._execute(_CHANGE, {"approval": id, "new_body": pack_text(canonical_json(body))})
+        self._execute(_CHANGE, {"approval": id, "new_body": pack_told(self._told(body))})
 
     def decide_approval(  # noqa: PLR0913, PLR0917 - what is written down of a decision
         self,
@@ -98,8 +98,8 @@ class ApprovalQueries(Queries):
         told: dict[str, Any] = {"keys": list(keys)} if keys else {}
         told |= {"remember": remember} if remember != "no" else {}
         told |= more or {}
-        decision = canonical_json({"choice": choice, "by": by, "at": decided_at, "message": message, **told})
-        self._execute(_DECIDE, {"approval": id, "new_status": status, "new_decision": pack_text(decision)})
+        decision = self._told({"choice": choice, "by": by, "at": decided_at, "message": message, **told})
+        self._execute(_DECIDE, {"approval": id, "new_status": status, "new_decision": pack_told(decision)})
         return True
 
     def approvals(

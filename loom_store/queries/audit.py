@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, insert, select
 
 from loom_dsl.text.canonical import canonical_json
 from loom_store.queries.base import Queries
-from loom_store.queries.blobs import pack_text, unpack_text
+from loom_store.queries.blobs import pack_told, unpack_text
 from loom_store.rows import from_millis
 from loom_store.tables import audit
 
@@ -70,13 +70,13 @@ class AuditQueries(Queries):
         """Add an entry."""
         last = self._execute(_LAST).first()
         number, before = (1, FIRST) if last is None else (last.number + 1, last.hash)
-        at, text = self._millis(), canonical_json(dict(data))
+        at, text = self._millis(), self._told(dict(data))
         values = {
             "number": number,
             "at": at,
             "kind": kind,
             "job": job,
-            "body": pack_text(text),
+            "body": pack_told(text),
             "hash": _hash(before, number, at, kind, job, text),
         }
         self._execute(insert(audit), values)

@@ -1,5 +1,6 @@
 """What all methods of a transaction stand on: the connection, the caches, and integers for long names."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from loom_dsl.observe.webhooks import Endpoint
+from loom_dsl.text.canonical import canonical_json
+from loom_dsl.text.redaction import Masked
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.tables import jobs
 
@@ -40,6 +43,17 @@ class Webhooks:
     wake: Callable[[str, str], None] = lambda job, endpoint: None
 
 
+@dataclass(slots=True)
+class Masking:
+    """How secrets are masked in what this process writes down for people to read.
+
+    Attributes:
+        text: Masks a text. A process that runs no steps knows no secrets, and takes what it writes for masked.
+    """
+
+    text: Callable[[str], Masked] = Masked
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What the transactions of one open store share."""
@@ -48,6 +62,7 @@ class Shared:
     entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
     clock: Callable[[], float] = time.time
     webhooks: Webhooks = field(default_factory=Webhooks)
+    masking: Masking = field(default_factory=Masking)
     listeners: list[Listener] = field(default_factory=list)
 
 
@@ -78,6 +93,19 @@ class Queries:
         """Tell who listens of an event that is new, once it is durable; `job` in it names its job."""
         for heard in self._shared.listeners:
             self._after_commit(partial(heard, event))
+
+    def masked(self, value: Any) -> Any:
+        """Give a JSON value without secrets: what is written down of it, and what it is known again by."""
+        text = canonical_json(value)
+        masked = self._mask(text)
+        return value if masked == text else _each_text(_read_again(masked, value), self._mask)
+
+    def _told(self, value: object) -> Masked:
+        """Give the JSON of what people read later: the one way to it masks."""
+        return Masked(canonical_json(self.masked(value)))
+
+    def _mask(self, text: str) -> Masked:
+        return self._shared.masking.text(text)
 
     def _after_commit(self, act: Callable[[], None]) -> None:
         self._on_commit.append(act)
@@ -133,6 +161,23 @@ class Queries:
             known = int(self._execute(_NEW_JOB, {"name": name}).inserted_primary_key[0])
             self._jobs[name] = KnownJob(known, False)
         return known
+
+
+def _read_again(masked: str, value: Any) -> Any:
+    """Read masked JSON: there a value stands beside its name. Where a mask took a quote with it, the value is left."""
+    try:
+        return json.loads(masked)
+    except ValueError:
+        return value
+
+
+def _each_text(value: Any, mask: Callable[[str], Masked]) -> Any:
+    """Mask every text of a JSON value, the names in it too."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {mask(str(name)): _each_text(part, mask) for name, part in value.items()}
+    return [_each_text(part, mask) for part in value] if isinstance(value, list | tuple) else value
 
 
 @cache

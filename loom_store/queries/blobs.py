@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.errors import BlobMissing
+from loom_dsl.text.redaction import Masked
 from loom_store.queries.base import Queries
 from loom_store.tables import blobs
 
@@ -71,6 +72,11 @@ def unpack(packed: bytes) -> bytes:
 def pack_text(text: str) -> bytes:
     """Make text ready for a row. Lone surrogates are kept."""
     return pack(text.encode("utf-8", "surrogatepass"))
+
+
+def pack_told(text: Masked) -> bytes:
+    """Make ready for a row what people read of jobs: events, questions and decisions, the audit trail."""
+    return pack_text(text)
 
 
 def unpack_text(packed: bytes) -> str:

@@ -8,8 +8,9 @@ from sqlalchemy import bindparam, insert, select, update
 
 from loom_dsl.observe.events import EventType
 from loom_dsl.text.canonical import canonical_json
+from loom_dsl.text.redaction import Masked
 from loom_store.queries.base import key_hash
-from loom_store.queries.blobs import BlobQueries, pack_text, unpack_text
+from loom_store.queries.blobs import BlobQueries, pack_told, unpack_text
 from loom_store.tables import events, streams
 
 Event = dict[str, Any]
@@ -65,7 +66,7 @@ class EventQueries(BlobQueries):
         refused = attempt is not None and not self._enter_attempt(job_id, hashed, attempt)
         if refused or not new:
             return self._last(job_id) + 1, 0
-        return self._append(job_id, hashed, new), len(new)
+        return self._append(job_id, hashed, new, self._told([dict(event) for event in new])), len(new)
 
     def append_deltas(
         self, job: str, stream_key: str, attempt: int, sequence: int, text: str, *, turn: int = 0
@@ -99,7 +100,8 @@ class EventQueries(BlobQueries):
         if attempt > 1 and (seen is None or seen.attempt < attempt or seen.sequence < 0):
             batch.insert(0, {"type": EventType.STREAM_RESET, **stamp})
         self._set_stream(job_id, stream, attempt, sequence, is_new=seen is None)
-        self._append(job_id, None, batch)
+        # Half a secret is none that can be found; who streams a text holds back what may be the beginning of one.
+        self._append(job_id, None, batch, Masked(canonical_json(batch)))
         return True
 
     def read_events(
@@ -150,7 +152,7 @@ class EventQueries(BlobQueries):
             self._last_events[job_id] = newest[0] if newest else 0
         return self._last_events[job_id]
 
-    def _append(self, job_id: int, hashed: int | None, new: Sequence[Mapping[str, Any]]) -> int:
+    def _append(self, job_id: int, hashed: int | None, new: Sequence[Mapping[str, Any]], text: Masked) -> int:
         first = self._last(job_id) + 1
         last = first + len(new) - 1
         row = {
@@ -159,7 +161,7 @@ class EventQueries(BlobQueries):
             "count": len(new),
             "key_hash": hashed,
             "at": self._seconds(),
-            "body": pack_text(canonical_json([dict(event) for event in new])),
+            "body": pack_told(text),
         }
         self._execute(_ADD, row)
         self._last_events[job_id] = last

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from loom_dsl.errors import OutcomeUnknown, ToolError, ToolUnavailable
-from loom_dsl.text.redaction import redact
 from loom_dsl.tools.context import MAX_IMAGES, Image, ToolOutput
 from loom_dsl.tools.mcp import Definition, McpServer, with_secrets
+from loom_tools.masking import redact
 from loom_tools.running import describe
 from loom_tools.secrets import AllowedSecrets
 

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_dsl.text.redaction import (
-    NAMED,
-    MaskedStream,
-    contains_secret,
-    cover_named,
-    cut_middle,
-    mask_known,
-    mask_named,
-    redact,
-)
+from loom_dsl.text.redaction import MaskedStream, cut_middle, mask_known
+from loom_tools.masking import contains_secret, redact
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
 
@@ -36,8 +28,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
         ("glpat-" + LETTERS[:20], "gitlab-token"),
         ("AKIAIOSFODNN7EXAMPLE", "aws-key"),
         ("xoxb-123456789012-abcdefghijkl", "slack-token"),
-        ("AIza" + LETTERS[:35], "google-key"),
-        ("sk_live_" + LETTERS[:24], "stripe-key"),
+        ("AIzaSyD4q8Zr1LmX0vPtw7KcN2bH9eJ6gF3aQs5", "gcp-api-key"),
+        ("sk_live_" + LETTERS[:24], "stripe-access-token"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-DEF_123", "jwt"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\nab+/=\n-----END RSA PRIVATE KEY-----", "private-key"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk cut off here", "private-key"),
@@ -58,7 +50,7 @@ def test_what_looks_like_a_credential_is_masked_wherever_it_stands(secret: str, 
         ("postgres://loom:hunter22@db/x", "postgres://loom:[redacted:url-password]@db/x"),
         (
             "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-            "aws_secret_access_key = [redacted:aws-secret]",
+            "aws_secret_access_key = [redacted:named]",
         ),
     ],
 )
@@ -100,7 +92,7 @@ NAMED_SECRETS = [
     ("SECRET_KEY = 'django-insecure-a8#k2!x'", "SECRET_KEY = '[redacted:named]'"),
     ("Authorization: Basic dXNlcjpodW50ZXIy", "Authorization: Basic [redacted:basic-auth]"),
     ("redis://:hunter22@cache:6379/0", "redis://:[redacted:url-password]@cache:6379/0"),
-    ("npm_" + LETTERS[:36], "[redacted:npm-token]"),
+    ("npm_" + LETTERS[:36], "[redacted:npmjsaccesstoken]"),
     (
         "https://hooks.slack.com/services/T00000000/B00000000/abcdefgh",
         "https://hooks.slack.com/services/[redacted:slack-hook]",
@@ -323,15 +315,6 @@ PIECES = st.sampled_from(
         "x",
     ]
 )
-
-
-ODD = st.sampled_from(["\n", "ſ", "ı", "İ", "\u212a", "key", "pwd", "=", "a1b2c3d4"])
-LINES = st.lists(st.one_of(PIECES, ODD), max_size=14)
-
-
-@given(LINES.map("".join))
-def test_looking_line_by_line_misses_nothing(text: str) -> None:
-    assert mask_named(text) == NAMED.sub(cover_named, text)
 
 
 @given(st.lists(PIECES, max_size=14).map("".join))
