@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import canonical_json
@@ -82,7 +82,7 @@ class Deliveries(Scope):
             "created_at": self._millis(),
             "body": pack_text(canonical_json(dict(data))),
         }
-        self._execute(insert(deliveries).prefix_with("OR IGNORE"), values)
+        self._execute(self._insert(deliveries).on_conflict_do_nothing(), values)
         wake = self._shared.webhooks.wake
         self._after_commit(lambda: wake(job, endpoint))
 
