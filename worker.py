@@ -306,7 +306,7 @@ def _own_facts(store: Store, namespace: str, task_queue: str) -> dict[str, Any]:
         release = version("loom-dsl")
     except PackageNotFoundError:
         release = ""
-    place = {"queue": task_queue, "namespace": namespace, "store": str(store.path)}
+    place = {"queue": task_queue, "namespace": namespace, "store": store.place}
     return {**place, "host": socket.gethostname(), "pid": os.getpid(), "release": release}
 
 
@@ -366,7 +366,7 @@ async def serve_from_environment() -> None:
         store=settings.store_path(),
         root=root,
         ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
-        f"store {settings.store_path()}, root {root}",
+        f"store {settings.shown_store()}, root {root}",
         tls=access.tls,
         api_key=access.api_key,
         mcp=settings.mcp,

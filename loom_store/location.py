@@ -105,11 +105,18 @@ def _server_location(text: str, synchronous: str | None) -> ServerLocation:
     own = [value for name, value in given if name == "synchronous"]
     # Spaces as %20: in libpq's addresses a plus is a plus.
     rest = urlencode([pair for pair in given if pair[0] != "synchronous"], quote_via=quote)
-    if not address.partition("://")[2].rpartition("/")[2]:
+    _, _, database = address.partition("://")[2].partition("/")
+    if "@" in database:
+        raise ConfigurationError(
+            f"store address {shown!r} cannot be read: in a user's name and password write each of :/?#[]@% as %XX"
+        )
+    if not database:
         raise ConfigurationError(
             f"store address {shown!r} names no database; write postgresql://USER@HOST:PORT/DATABASE"
         )
-    return ServerLocation(f"{address}?{rest}" if rest else address, shown, _mode(synchronous or (own or ["full"])[-1], shown))
+    return ServerLocation(
+        f"{address}?{rest}" if rest else address, shown, _mode(synchronous or (own or ["full"])[-1], shown)
+    )
 
 
 def _without_password(text: str) -> str:

@@ -1,8 +1,8 @@
 """A store in a database on a PostgreSQL server.
 
-A write transaction begins by taking the store's one write lock, an advisory one, as SQLite's `BEGIN IMMEDIATE` does; what
-is written in it needs no other lock. A read is a transaction that sees one moment. The clock is the server's, read when a
-transaction begins. Why so: docs/adr/0039-postgresql.md.
+A write transaction begins by taking the store's one write lock, an advisory one, as SQLite's `BEGIN IMMEDIATE` does;
+what is written in it needs no other lock. A read is a transaction that sees one moment. The clock is the server's, read
+when a transaction begins. Why so: docs/adr/0039-postgresql.md.
 """
 
 import time
@@ -42,8 +42,8 @@ PATIENCE: Final = 5.0
 _DOUBT_SECONDS: Final = 20.0
 """Seconds for which the server is asked what became of a commit that it did not answer."""
 _IDLE_SECONDS: Final = 30
-"""After so long without a word in the middle of a transaction the server ends it: who holds the write lock and is stopped,
-or is on a machine that is gone, holds nobody up for longer."""
+"""After so long without a word in the middle of a transaction the server ends it: who holds the write lock and is
+stopped, or is on a machine that is gone, holds nobody up for longer."""
 _DEFAULTS: Final = {
     "application_name": "loom",
     "client_encoding": "UTF8",
@@ -98,8 +98,8 @@ class PostgresDatabase:
         except psycopg.Error:
             # Its own words may have part of the password in them.
             raise ConfigurationError(
-                f"store address {self.shown!r} cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with "
-                "each of :/?#[]@% in name and password as %XX, and no option that libpq does not have"
+                f"store address {self.shown!r} cannot be read: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                "with each of :/?#[]@% in name and password as %XX, and no option that libpq does not have"
             ) from None
         self._conninfo = location.address
         self._defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
@@ -145,8 +145,8 @@ class PostgresDatabase:
                 break
             time.sleep(0.1)
         raise StoreUnreachable(
-            f"store {self.shown}: the server was lost while it committed a write, and has not said since what became of "
-            "it; it is written again, under the same key, once the server answers"
+            f"store {self.shown}: the server was lost while it committed a write, and has not said since what became "
+            "of it; it is written again, under the same key, once the server answers"
         )
 
     def passes(self, error: DBAPIError) -> bool:
@@ -262,8 +262,8 @@ class PostgresDatabase:
             if words in text:
                 return StoreUnreachable(f"store {self.shown}: {said}; {do}")
         return StoreUnreachable(
-            f"store {self.shown}: the server does not answer, or was lost ({said}); see that it runs, and that LOOM_STORE "
-            "names its host and port. What waits for it goes on when it answers"
+            f"store {self.shown}: the server does not answer, or was lost ({said}); see that it runs, and that "
+            "LOOM_STORE names its host and port. What waits for it goes on when it answers"
         )
 
     def _without_secrets(self, text: str) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +24,7 @@ from loom_dsl.text.canonical import digest
 from loom_store.cache import BlobCache, EntryCache
 from loom_store.database import Database, database_at
 from loom_store.engine import HEAD, Opened, current_revision, reader_engine, upgrade
-from loom_store.location import Location, parse_location
+from loom_store.location import Location, ServerLocation, parse_location
 from loom_store.queries.base import MIB, Listener, Shared
 from loom_store.queries.identity import Epoch
 from loom_store.transaction import Transaction
@@ -35,22 +36,70 @@ from loom_store.writer import Writer
 Found = TypeVar("Found")
 
 
-def look(path: Path, work: Callable[[Transaction], Found]) -> Found | None:
-    """Run a function that reads the store in a file; None where there is no store of this release.
+def look(place: str | os.PathLike[str], work: Callable[[Transaction], Found]) -> Found | None:
+    """Run a function that reads the store at a place; None where there is no store of this release.
 
     Args:
-        path: The file.
+        place: As for `Store.open`.
         work: As for `Store.read`.
     """
-    location = Location(path, "full")
-    engine = reader_engine(location, Opened(), 1)
+    location = parse_location(place)
+    if isinstance(location, Location):
+        engine, shared = reader_engine(location, Opened(), 1), Shared()
+    else:
+        engine, shared = database_at(location, create=False).reader(1), Shared(clock=None)
     try:
         with engine.connect() as connection, connection.begin():
             if current_revision(connection, location.shown) != HEAD:
                 return None
-            return work(Transaction(connection, Shared()))
+            return work(Transaction(connection, shared))
     except (DBAPIError, NotAStore):
         return None
+    finally:
+        engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a server says of itself and of the database on it.
+
+    Attributes:
+        version: The server's release.
+        revision: Which migration the store is at; None: there is no store yet.
+        size: Bytes of the database.
+        connections: How many the server takes at once.
+        synchronous: How far a commit gets before it is answered, by the server's own setting.
+        fsync: Whether the server waits for its disk at all.
+    """
+
+    version: str
+    revision: str | None
+    size: int
+    connections: int
+    synchronous: str
+    fsync: bool
+
+
+def look_at_server(location: ServerLocation) -> ServerState:
+    """Ask a server what is to be known before a store on it is used.
+
+    Raises:
+        StoreUnreachable: It does not answer, or does not let us in.
+        NotAStore: The database is another program's.
+    """
+    database = database_at(location, create=False)
+    engine = database.reader(1)
+    try:
+        with engine.connect() as connection, connection.begin():
+            revision = current_revision(connection, location.shown)
+            row = connection.exec_driver_sql(
+                "SELECT current_setting('server_version'), pg_database_size(current_database()), "
+                "current_setting('max_connections')::int, current_setting('synchronous_commit'), "
+                "current_setting('fsync') = 'on'"
+            ).one()
+            return ServerState(row[0], revision, *row[1:])
+    except DBAPIError as error:
+        raise database.explain(error) from error
     finally:
         engine.dispose()
 
@@ -445,4 +494,3 @@ class Store:
 
     def _dispose(self) -> None:
         self._database.dispose(self._read_engine, self._write_engine)
-

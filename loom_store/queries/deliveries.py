@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import canonical_json
@@ -61,6 +61,13 @@ _WAITING = (
     .where(deliveries.c.died_at.is_(None))
     .where(jobs.c.namespace == bindparam("its_namespace"), jobs.c.task_queue == bindparam("its_queue"))
     .distinct()
+)
+_COUNTS = (
+    select(deliveries.c.endpoint, func.count(), func.count(deliveries.c.died_at))
+    .join(jobs, jobs.c.id == deliveries.c.job)
+    .where(jobs.c.namespace == bindparam("its_namespace"), jobs.c.task_queue == bindparam("its_queue"))
+    .group_by(deliveries.c.endpoint)
+    .order_by(deliveries.c.endpoint)
 )
 
 
@@ -119,6 +126,11 @@ class Deliveries(Scope):
         """Name the jobs of a queue, each with an endpoint that messages wait for."""
         given = {"its_namespace": namespace, "its_queue": task_queue}
         return [(row.name, row.endpoint) for row in self._execute(_WAITING, given)]
+
+    def delivery_counts(self, namespace: str, task_queue: str) -> dict[str, tuple[int, int]]:
+        """Count by endpoint the messages about a queue's jobs: those that wait, and dead letters."""
+        given = {"its_namespace": namespace, "its_queue": task_queue}
+        return {name: (all_of_them - dead, dead) for name, all_of_them, dead in self._execute(_COUNTS, given)}
 
 
 def _delivery(row: Any) -> Delivery:

@@ -22,7 +22,9 @@ from loom_store.tables import meta, workers
 
 FIRST: Final = "the store was made"
 MOVED: Final = "the file is not the one that the store was in before"
-MOVED_SERVER: Final = "the database is not the one that the store was in before, but a copy, a restore or a replica of it"
+MOVED_SERVER: Final = (
+    "the database is not the one that the store was in before, but a copy, a restore or a replica of it"
+)
 OLDER: Final = "the file has an older content than it had before"
 _HEARD: Final = "user.loom.heard"
 _NAME: Final = "user.loom.name"

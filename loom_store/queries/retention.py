@@ -190,7 +190,7 @@ class Retention(Scope):
 
     def _stream(self, query: Select[Any]) -> Iterable[Any]:
         # Fetched in parts: all bodies at once would not fit in memory.
-        return self._connection.execution_options(yield_per=_CHUNK).execute(query)
+        return self._connection.execute(query.execution_options(yield_per=_CHUNK))
 
 
 def _chunks(ids: list[int]) -> Iterator[list[int]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ T0 = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=lambda: T0.timestamp()) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=lambda: T0.timestamp()) as opened:
         yield opened
 
 

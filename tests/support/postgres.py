@@ -16,10 +16,11 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -27,6 +28,8 @@ from tests.support.ports import own_port
 from tests.support.waiting import until
 
 KEY = "loom_postgres"
+TEMPLATE = "loom_template"
+"""The database on the run's server that has the store's tables, and nothing in them."""
 _WANTED, _STARTED = "wanted", "started.json"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _USERS = ("postgres", "nobody")
@@ -82,7 +85,12 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200"]
+        settings = [
+            f"port={self.port}",
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "max_connections=200",
+        ]
         settings += () if self._durable else _FORGETFUL
         options = [part for setting in settings for part in ("-c", setting)]
         command = [str(self._bin / "postgres"), "-D", str(self._data), *options]
@@ -102,13 +110,11 @@ class Postgres:
     def kill(self) -> None:
         """End it with SIGKILL, its children too, as a machine that stops does: nothing is flushed."""
         assert self._process is not None
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True)
+        children = psutil.Process(self._process.pid).children()
         self._process.kill()
-        for child in children.stdout.split():
-            try:
-                os.kill(int(child), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         self._process.wait()
         self._process = None
 

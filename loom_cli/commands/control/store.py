@@ -85,4 +85,4 @@ def _told(tx: "Transaction", store: "Store") -> dict[str, Any]:
 
     epochs = [{**asdict(one), "began_at": datetime.fromtimestamp(one.began_at, UTC).isoformat()} for one in tx.epochs()]
     workers = [asdict(row) for row in tx.workers(alive=True)]
-    return {"id": store.id, "path": str(store.path), "epochs": epochs, "workers": workers}
+    return {"id": store.id, "path": store.place, "epochs": epochs, "workers": workers}

@@ -129,7 +129,7 @@ def _print_addresses(server: DevServer, settings: Settings) -> None:
     lines = [f"Temporal server  {server.address}  (LOOM_ADDRESS)", f"HTTP API         http://{server.http_address}"]
     if server.ui_url:
         lines.append(f"web console      {server.ui_url}")
-    lines += [f"server's file    {server.db}", f"Loom's store     {settings.store_path()}  (LOOM_STORE)"]
+    lines += [f"server's file    {server.db}", f"Loom's store     {settings.shown_store()}  (LOOM_STORE)"]
     print("\n".join(lines), flush=True)
     if server.address != settings.address:
         print(f"other terminals: export LOOM_ADDRESS={server.address}", flush=True)
