@@ -53,6 +53,17 @@ def shown_place(path_or_url: str | os.PathLike[str]) -> str:
     return _without_password(text) if _is_server(text) else text
 
 
+def passwords_in(path_or_url: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Give what of a store's address nobody may read, as it is written there and as it is."""
+    text = os.fspath(path_or_url)
+    if not _is_server(text):
+        return ()
+    place, _, query = text.partition("?")
+    password = place.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    named = [value for name, value in parse_qsl(query) if name in ("password", "sslpassword")]
+    return tuple(dict.fromkeys(secret for secret in (password, unquote(password), *named) if secret))
+
+
 def file_of(path_or_url: str | os.PathLike[str]) -> Path | None:
     """Give a store's file; None: it is on a server.
 

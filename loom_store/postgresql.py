@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -25,7 +24,7 @@ from loom_dsl.errors import (
     StoreUnreachable,
 )
 from loom_store.engine import BUSY_SECONDS
-from loom_store.location import ServerLocation
+from loom_store.location import ServerLocation, passwords_in
 from loom_store.queries.base import SERVER_CLOCK
 from loom_store.tables import metadata
 
@@ -92,7 +91,7 @@ class PostgresDatabase:
     def __init__(self, location: ServerLocation) -> None:
         self.shown = location.shown
         self._synchronous = location.synchronous
-        self._secrets = _secrets(location.address)
+        self._secrets = passwords_in(location.address)
         try:
             given = psycopg.conninfo.conninfo_to_dict(location.address)
         except psycopg.Error:
@@ -361,11 +360,3 @@ def _driver(connection: Connection) -> "psycopg.Connection[Any]":
 
 def _status(connection: Connection) -> TransactionStatus:
     return _driver(connection).info.transaction_status
-
-
-def _secrets(address: str) -> list[str]:
-    """Give what of an address is in no message."""
-    place, _, query = address.partition("?")
-    password = place.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    named = [value for name, value in parse_qsl(query) if name in ("password", "sslpassword")]
-    return [secret for secret in (password, unquote(password), *named) if secret]
