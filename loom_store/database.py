@@ -38,6 +38,10 @@ class Database(Protocol):
     def patience(self) -> float:
         """Seconds for which what passes is tried again, before it is told."""
 
+    @property
+    def savepoints_are_dear(self) -> bool:
+        """Whether functions that share a transaction do without, and are all done again when one of them fails."""
+
     def writer(self) -> Engine:
         """Make the engine whose transactions hold the store's one write lock from their beginning."""
 

@@ -50,7 +50,7 @@ class ServerLocation:
 def shown_place(path_or_url: str | os.PathLike[str]) -> str:
     """Give a store's place as messages and logs have it: never with a password, and as it was given otherwise."""
     text = os.fspath(path_or_url)
-    return _without_password(text) if _is_server(text) else text
+    return text if "://" not in text or text.startswith("sqlite:") else _without_password(text)
 
 
 def passwords_in(path_or_url: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _file_of(address: str, shown: str) -> Path:
     if mark:
         if scheme != "sqlite":
             raise ConfigurationError(
-                f"store address {shown!r}: {scheme} is not supported; give a file path, sqlite:///PATH or "
+                f"store address {shown_place(shown)!r}: {scheme} is not supported; give a file path, sqlite:///PATH or "
                 "postgresql://USER@HOST/DATABASE"
             )
         if not rest.startswith("/"):

@@ -86,6 +86,7 @@ class PostgresDatabase:
     path: Path | None = None
     log: Path | None = None
     clock: Callable[[], float] | None = None
+    savepoints_are_dear = True  # each is two questions over the network, of some six
     patience = PATIENCE
 
     def __init__(self, location: ServerLocation) -> None:

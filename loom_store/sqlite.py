@@ -35,6 +35,7 @@ class SqliteDatabase:
     """
 
     clock: Callable[[], float] = time.time
+    savepoints_are_dear = False
     patience = 0.0  # SQLite waits for its lock by itself, and whatever else is wrong does not pass by itself
 
     def __init__(self, location: Location, *, create: bool) -> None:

@@ -44,6 +44,10 @@ class _Queued:
     future: Future[Any] = field(default_factory=Future)
 
 
+class _OneFailed(Exception):
+    """One of several functions failed that shared a transaction without savepoints."""
+
+
 class Writer:
     """Runs functions in write transactions, in the order in which they come.
 
@@ -152,25 +156,32 @@ class Writer:
     def _patiently(self, group: list[_Queued]) -> list[Outcome]:
         """Commit a group; again while what prevents it passes: then nothing of it was written."""
         end: float | None = None
+        savepoints = not self._database.savepoints_are_dear
         while True:
             try:
-                return self._commit(group)
+                return self._commit(group, savepoints)
+            except _OneFailed:
+                savepoints = True
+                continue
             except DBAPIError as error:
                 end = time.monotonic() + self._database.patience if end is None else end
                 if not self._database.passes(error) or time.monotonic() > end:
                     raise
             time.sleep(_PAUSE)
 
-    def _commit(self, group: list[_Queued]) -> list[Outcome]:
+    def _commit(self, group: list[_Queued], savepoints: bool) -> list[Outcome]:
         self._database.check()
         connection = self._connected()
         token, all_ran = None, False
         try:
             with connection.begin():
                 token = self._database.token(connection)
-                # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
-                run = self._run_alone if len(group) == 1 else self._run_in_savepoints
-                transactions, outcomes = run(connection, group)
+                if len(group) == 1:
+                    # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
+                    transactions, outcomes = self._run_alone(connection, group)
+                else:
+                    run = self._run_in_savepoints if savepoints else self._run_together
+                    transactions, outcomes = run(connection, group)
                 self._database.check()  # once more: nothing is to go into a file that nobody will find
                 all_ran = True
         except BaseException as error:
@@ -196,6 +207,23 @@ class Writer:
     def _run_alone(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
         transaction = self._transaction(connection)
         return [transaction], [(group[0].work(transaction), None)]
+
+    def _run_together(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
+        """Run functions one after the other, as if none would fail.
+
+        Raises:
+            _OneFailed: One did.
+        """
+        done: list[tuple[Transaction, Outcome]] = []
+        for queued in group:
+            transaction = self._transaction(connection)
+            try:
+                done.append((transaction, (queued.work(transaction), None)))
+            except BaseException as error:
+                if isinstance(error, DBAPIError) and self._database.passes(error):
+                    raise
+                raise _OneFailed from error
+        return [transaction for transaction, _ in done], [outcome for _, outcome in done]
 
     def _run_in_savepoints(
         self, connection: Connection, group: list[_Queued]
