@@ -48,6 +48,10 @@ class Database(Protocol):
     def reader(self, connections: int) -> Engine:
         """Make the engine whose transactions see one moment and cannot write."""
 
+    @property
+    def creates(self) -> bool:
+        """Whether an empty one may be filled with the store's tables."""
+
     def prepare(self, reader: Engine) -> None:
         """Set what stays with the database."""
 
@@ -105,7 +109,7 @@ def database_at(location: Location | ServerLocation, *, create: bool) -> Databas
 
     Args:
         location: Where it is.
-        create: Make a file that is missing. A database on a server is made by who looks after the server.
+        create: Make a file that is missing, or the tables in an empty database, which who looks after the server makes.
 
     Raises:
         StoreError: It is not there, or cannot be used.
@@ -117,4 +121,4 @@ def database_at(location: Location | ServerLocation, *, create: bool) -> Databas
         return SqliteDatabase(location, create=create)
     from loom_store.postgresql import PostgresDatabase
 
-    return PostgresDatabase(location)
+    return PostgresDatabase(location, create=create)

@@ -78,6 +78,7 @@ class PostgresDatabase:
 
     Args:
         location: Where it is.
+        create: Whether an empty database may be filled with the store's tables.
 
     Raises:
         ConfigurationError: The address is not one that the driver can read.
@@ -89,7 +90,8 @@ class PostgresDatabase:
     savepoints_are_dear = True  # each is two questions over the network, of some six
     patience = PATIENCE
 
-    def __init__(self, location: ServerLocation) -> None:
+    def __init__(self, location: ServerLocation, *, create: bool) -> None:
+        self.creates = create
         self.shown = location.shown
         self._synchronous = location.synchronous
         self._secrets = passwords_in(location.address)

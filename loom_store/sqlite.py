@@ -36,6 +36,7 @@ class SqliteDatabase:
 
     clock: Callable[[], float] = time.time
     savepoints_are_dear = False
+    creates = True  # a file that is missing was refused by now
     patience = 0.0  # SQLite waits for its lock by itself, and whatever else is wrong does not pass by itself
 
     def __init__(self, location: Location, *, create: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreReadOnly
+from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreMissing, StoreReadOnly
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import digest
 from loom_store.cache import BlobCache, EntryCache
@@ -230,7 +230,7 @@ class Store:
             clock: Seconds since 1970; None: the machine's clock, and of a server that of the server.
 
         Raises:
-            StoreMissing: There is no file, and `create` is False.
+            StoreMissing: There is no file, or nothing in the database, and `create` is False.
             StoreReadOnly: The file or its directory cannot be written.
             StoreTooNew: A newer release has written it.
             StoreTooOld: A release has written it whose tables this one cannot bring up to date.
@@ -425,6 +425,10 @@ class Store:
             with self._read_engine.connect() as connection:
                 revision = current_revision(connection, self.place)
             self._database.prepare(self._read_engine)
+            if revision is None and not self._database.creates:
+                raise StoreMissing(
+                    f"there is no store in {self.place}; start a worker or a job first, or point LOOM_STORE at it"
+                )
             if revision != HEAD:
                 upgrade(self._write_engine, self.place)
             self._settle_identity()

@@ -18,7 +18,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from loom_dsl.errors import ConfigurationError, LoomError, NotAStore, StoreLocked, StoreUnreachable
+from loom_dsl.errors import ConfigurationError, LoomError, NotAStore, StoreLocked, StoreMissing, StoreUnreachable
 from loom_store.engine import VERSION_TABLE
 from loom_store.location import ServerLocation, parse_location, shown_place
 from loom_store.store import READERS, Store, look, look_at_server
@@ -188,6 +188,9 @@ def test_doctor_and_lists_look_into_a_store_without_opening_it(
     assert (state.connections, state.fsync, state.size > 0) == (200, False, True)
     with postgres.database(postgres_address) as empty:
         assert look(empty, lambda tx: tx.store_id()) is None
+        with pytest.raises(StoreMissing, match=r"there is no store in postgresql://loom@.*; start a worker"):
+            Store.open(empty, create=False)
+        assert look_at_server(parse_location(empty)).revision is None  # type: ignore[arg-type]
 
 
 def test_the_clock_is_the_servers(store: Store) -> None:

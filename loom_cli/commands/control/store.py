@@ -44,7 +44,7 @@ async def info(
     from loom_dsl.text.printable import visible
 
     print(f"id       {found['id']}")
-    print(f"file     {visible(found['path'])}")
+    print(f"place    {visible(found['path'])}")
     for number, one in enumerate(found["epochs"]):
         print(visible(f"{'' if number else 'epochs':8} {one['number']}, since {one['began_at'][:19]}: {one['why']}"))
     for number, one in enumerate(found["workers"]):
