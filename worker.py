@@ -38,6 +38,7 @@ from activities.webhooks.sender import Senders
 from loom_dsl.errors import ConfigurationError, LoomError
 from loom_dsl.queues import job_queue, presence_queue, webhook_queue
 from loom_store.files import tell_bus_errors
+from loom_store.location import passwords_in
 from loom_store.server.access import access_of, explain
 from loom_store.server.payloads import data_converter
 from loom_store.server.settings import ConnectionSettings, read_settings
@@ -247,7 +248,7 @@ async def serve(  # noqa: PLR0913 - the settings of a worker
             opened.listen(heard)
         allowed = AllowedSecrets.of(secret_names, os.environ)
         senders = Senders.load(webhooks, os.environ)
-        secrets = _masked(allowed, senders)
+        secrets = _masked(allowed, senders, store)
         servers = Servers.load(mcp, allowed)
         stop, at_once = _stop_asked()
         about = {
@@ -306,14 +307,15 @@ def _own_facts(store: Store, namespace: str, task_queue: str) -> dict[str, Any]:
         release = version("loom-dsl")
     except PackageNotFoundError:
         release = ""
-    place = {"queue": task_queue, "namespace": namespace, "store": str(store.path)}
+    place = {"queue": task_queue, "namespace": namespace, "store": store.place}
     return {**place, "host": socket.gethostname(), "pid": os.getpid(), "release": release}
 
 
-def _masked(allowed: AllowedSecrets, senders: Senders) -> dict[str, str]:
-    """Give what is masked everywhere: the secrets of tools and webhooks, and the keys of models."""
+def _masked(allowed: AllowedSecrets, senders: Senders, store: str | Path) -> dict[str, str]:
+    """Give what is masked everywhere: the secrets of tools and webhooks, keys of models, the store's password."""
     keys = {name: value for name, value in os.environ.items() if name.endswith("_API_KEY") and value}
-    return {**allowed.values, **keys, **senders.secrets}
+    own = {f"LOOM_STORE_{number}": value for number, value in enumerate(passwords_in(store))}
+    return {**own, **allowed.values, **keys, **senders.secrets}
 
 
 def _stop_asked() -> tuple[asyncio.Event, asyncio.Event]:
@@ -366,7 +368,7 @@ async def serve_from_environment() -> None:
         store=settings.store_path(),
         root=root,
         ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
-        f"store {settings.store_path()}, root {root}",
+        f"store {settings.shown_store()}, root {root}",
         tls=access.tls,
         api_key=access.api_key,
         mcp=settings.mcp,

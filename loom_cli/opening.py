@@ -42,7 +42,7 @@ async def opened(settings: Settings, *, create: bool = False, patient: bool = Fa
 
     tell_outages(say)
     with Store.open(settings.store_path(), create=create) as store:
-        tell_bus_errors(store.path)
+        _tell_bus_errors(store)
         yield Loom(await temporal(settings, store, patient=patient), store, settings)
 
 
@@ -78,8 +78,13 @@ def existing_store(settings: Settings) -> Store:
         LoomError: There is none, or it cannot be used.
     """
     store = Store.open(settings.store_path(), create=False)
-    tell_bus_errors(store.path)
+    _tell_bus_errors(store)
     return store
+
+
+def _tell_bus_errors(store: Store) -> None:
+    if store.path is not None:
+        tell_bus_errors(store.path)
 
 
 async def reconciled(store: Store, settings: Settings, rows: Sequence[Mapping[str, Any]]) -> bool | None:
@@ -141,7 +146,7 @@ async def find_job(store: Store, name: str) -> dict[str, Any]:
     if row is not None:
         return row
     known = [found["job"] for found in await store.read(lambda tx: tx.jobs(limit=MAX_NAMES))]
-    raise NotFoundError(f"there is no job {name!r} in the store {store.path}; {near(name, known, 'jobs')}")
+    raise NotFoundError(f"there is no job {name!r} in the store {store.place}; {near(name, known, 'jobs')}")
 
 
 async def check_going(settings: Settings, name: str, what: str) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Address = Annotated[str | None, typer.Option(help="Temporal server, HOST:PORT (LOOM_ADDRESS).", metavar="HOST:PORT")]
 Namespace = Annotated[str | None, typer.Option(help="Temporal namespace (LOOM_NAMESPACE).", metavar="NAME")]
 TaskQueue = Annotated[str | None, typer.Option(help="Queue that workers serve (LOOM_TASK_QUEUE).", metavar="NAME")]
-StorePath = Annotated[str | None, typer.Option("--store", help="The store's file (LOOM_STORE).", metavar="FILE")]
+StorePath = Annotated[
+    str | None, typer.Option("--store", help="The store's file, or postgresql://… (LOOM_STORE).", metavar="PLACE")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 By = Annotated[str, typer.Option(help="Who decides; your user name by default.", metavar="NAME")]
 Sign = Annotated[

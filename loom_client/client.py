@@ -310,7 +310,7 @@ class Loom:
         if await self.store.read(lambda tx: tx.job(name)) is None:
             known = [row["job"] for row in await self.store.read(lambda tx: tx.jobs(limit=3))]
             hint = f"the latest are {', '.join(known)}" if known else "there are no jobs yet"
-            raise NotFoundError(f"there is no job {name!r} in the store {self.store.path}; {hint}")
+            raise NotFoundError(f"there is no job {name!r} in the store {self.store.place}; {hint}")
         return self.job(name)
 
     async def jobs(self, limit: int = 50, status: str | None = None) -> list[JobRecord]:

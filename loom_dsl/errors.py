@@ -42,6 +42,7 @@
     ├── IllegalTransition             a run's state cannot follow the one it has (a fault in Loom)
     └── StoreError
         ├── StoreLocked
+        ├── StoreUnreachable      the database server that it is on does not answer
         ├── StoreLost             its file was deleted or replaced while it was open
         ├── StoreReadOnly
         ├── StoreTooNew
@@ -423,6 +424,13 @@ class StoreLocked(StoreError):
     """Another process holds the store's write lock for too long."""
 
     code = "store_locked"
+
+
+class StoreUnreachable(StoreError):
+    """The database server that the store is on does not answer, or does not let us in."""
+
+    code = "store_unreachable"
+    exit_code = 2
 
 
 class StoreLost(StoreError):

@@ -195,29 +195,48 @@ VERSION_TABLE: Final = "loom_version"
 _ALEMBIC = threading.Lock()
 
 
-def current_revision(connection: Connection, location: Location) -> str | None:
-    """Read which migration the file is at; None for an empty file.
+_TABLES: Final = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "postgresql": "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()",
+}
+
+
+def current_revision(connection: Connection, shown: str) -> str | None:
+    """Read which migration the database is at; None for an empty one.
+
+    Args:
+        connection: To the database.
+        shown: Its place, for messages.
 
     Raises:
-        NotAStore: It is an SQLite file of another program.
+        NotAStore: It has tables of another program.
     """
-    tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    dialect = connection.dialect.name
+    tables = {name for (name,) in connection.exec_driver_sql(_TABLES[dialect])}
     if VERSION_TABLE in tables:
         revision = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
         return None if revision is None else str(revision)
     if tables:
-        raise NotAStore(
-            f"store {location.path}: this SQLite file belongs to another program; point LOOM_STORE at another file"
-        )
+        what, do = _ANOTHERS[dialect]
+        raise NotAStore(f"store {shown}: {what} belongs to another program; {do}")
     return None
 
 
-def upgrade(engine: Engine, location: Location) -> None:
-    """Run the migrations that are missing, in one transaction that holds the file's write lock.
+_ANOTHERS: Final = {
+    "sqlite": ("this SQLite file", "point LOOM_STORE at another file"),
+    "postgresql": (
+        "what is in this database",
+        "make a database of its own for Loom (CREATE DATABASE loom), and point LOOM_STORE at it",
+    ),
+}
+
+
+def upgrade(engine: Engine, shown: str) -> None:
+    """Run the migrations that are missing, in one transaction that holds the store's write lock.
 
     Raises:
-        StoreTooNew: The file is at a migration that this release does not know.
-        StoreTooOld: The file's migrations end before the first one of this release.
+        StoreTooNew: The store is at a migration that this release does not know.
+        StoreTooOld: The store's migrations end before the first one of this release.
     """
     # Imported here: a store that is up to date, the usual case, opens without Alembic (0.1 s).
     from alembic import command
@@ -226,7 +245,7 @@ def upgrade(engine: Engine, location: Location) -> None:
 
     with _ALEMBIC, engine.connect() as connection, connection.begin():
         # Read again under the lock: another process may have been quicker.
-        revision = current_revision(connection, location)
+        revision = current_revision(connection, shown)
         if revision == HEAD:
             return
         config = alembic_config(connection)
@@ -234,7 +253,7 @@ def upgrade(engine: Engine, location: Location) -> None:
             scripts = ScriptDirectory.from_config(config)
             if revision < FIRST:
                 raise StoreTooOld(
-                    f"store {location.path} is at migration {revision}, and this release of Loom begins with {FIRST}: "
+                    f"store {shown} is at migration {revision}, and this release of Loom begins with {FIRST}: "
                     "let its jobs end under the release that wrote it, then move the file away, or point LOOM_STORE "
                     "at another one, and Loom makes a new store"
                 )
@@ -242,7 +261,7 @@ def upgrade(engine: Engine, location: Location) -> None:
                 scripts.get_revision(revision)
             except CommandError as error:
                 raise StoreTooNew(
-                    f"store {location.path} is at migration {revision}, which this release of Loom does not know "
+                    f"store {shown} is at migration {revision}, which this release of Loom does not know "
                     f"(its newest is {HEAD}): upgrade Loom, or point LOOM_STORE at another file"
                 ) from error
         command.upgrade(config, HEAD)

@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
-from urllib.parse import parse_qsl, unquote
+from typing import Final, Literal, cast
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from loom_dsl.errors import ConfigurationError
 
@@ -26,26 +26,115 @@ class Location:
     path: Path
     synchronous: Synchronous
 
+    @property
+    def shown(self) -> str:
+        """The store's place as messages have it."""
+        return str(self.path)
 
-def parse_location(path_or_url: str | os.PathLike[str], synchronous: str | None = None) -> Location:
-    """Read a path, or ``sqlite:///PATH``, either with ``?synchronous=normal`` behind it.
+
+@dataclass(frozen=True, slots=True)
+class ServerLocation:
+    """A store's database on a PostgreSQL server, and how carefully it is written.
+
+    Attributes:
+        address: What the driver connects with. It may hold a password, so it is in no message.
+        shown: The same without password and options.
+        synchronous: ``full`` or ``normal``.
+    """
+
+    address: str = field(repr=False)
+    shown: str
+    synchronous: Synchronous
+
+
+def shown_place(path_or_url: str | os.PathLike[str]) -> str:
+    """Give a store's place as messages and logs have it: never with a password, and as it was given otherwise."""
+    text = os.fspath(path_or_url)
+    return text if "://" not in text or text.startswith("sqlite:") else _without_password(text)
+
+
+def passwords_in(path_or_url: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Give what of a store's address nobody may read, as it is written there and as it is."""
+    text = os.fspath(path_or_url)
+    if not _is_server(text):
+        return ()
+    place, _, query = text.partition("?")
+    password = place.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    named = [value for name, value in parse_qsl(query) if name in ("password", "sslpassword")]
+    return tuple(dict.fromkeys(secret for secret in (password, unquote(password), *named) if secret))
+
+
+def file_of(path_or_url: str | os.PathLike[str]) -> Path | None:
+    """Give a store's file; None: it is on a server.
+
+    Raises:
+        ConfigurationError: As `parse_location` says.
+    """
+    location = parse_location(path_or_url)
+    return location.path if isinstance(location, Location) else None
+
+
+def parse_location(path_or_url: str | os.PathLike[str], synchronous: str | None = None) -> Location | ServerLocation:
+    """Read a path, ``sqlite:///PATH`` or ``postgresql://…``, each with ``?synchronous=normal`` behind it.
 
     Args:
-        path_or_url: Path or URL of the store.
+        path_or_url: Path or URL of the store. Other options of a PostgreSQL URL are the driver's.
         synchronous: ``full`` or ``normal``; wins over what the URL says. Default ``full``.
 
     Raises:
         ConfigurationError: The address names no file, another database, or an option that does not exist.
     """
     text = os.fspath(path_or_url)
+    if _is_server(text):
+        return _server_location(text, synchronous)
     address, options = _split_options(text)
     for name in options:
         if name != "synchronous":
             raise ConfigurationError(f"store address {text!r}: unknown option {name!r}; the only one is synchronous")
-    mode = (synchronous or options.get("synchronous", "full")).lower()
+    return Location(_file_of(address, text), _mode(synchronous or options.get("synchronous", "full"), text))
+
+
+def _mode(given: str, shown: str) -> Synchronous:
+    mode = given.lower()
     if mode not in ("full", "normal"):
-        raise ConfigurationError(f"store address {text!r}: synchronous must be full or normal, not {mode!r}")
-    return Location(_file_of(address, text), cast(Synchronous, mode))
+        raise ConfigurationError(f"store address {shown!r}: synchronous must be full or normal, not {mode!r}")
+    return cast(Synchronous, mode)
+
+
+_SERVERS: Final = ("postgresql://", "postgres://")
+
+
+def _is_server(text: str) -> bool:
+    return text.lower().startswith(_SERVERS)
+
+
+def _server_location(text: str, synchronous: str | None) -> ServerLocation:
+    """Take out the option that is ours; whatever else stands in the URL is for the driver."""
+    shown = _without_password(text)
+    address, mark, query = text.partition("?")
+    given = parse_qsl(query, keep_blank_values=True) if mark else []
+    own = [value for name, value in given if name == "synchronous"]
+    # Spaces as %20: in libpq's addresses a plus is a plus.
+    rest = urlencode([pair for pair in given if pair[0] != "synchronous"], quote_via=quote)
+    _, _, database = address.partition("://")[2].partition("/")
+    if "@" in database:
+        raise ConfigurationError(
+            f"store address {shown!r} cannot be read: in a user's name and password write each of :/?#[]@% as %XX"
+        )
+    if not database:
+        raise ConfigurationError(
+            f"store address {shown!r} names no database; write postgresql://USER@HOST:PORT/DATABASE"
+        )
+    return ServerLocation(
+        f"{address}?{rest}" if rest else address, shown, _mode(synchronous or (own or ["full"])[-1], shown)
+    )
+
+
+def _without_password(text: str) -> str:
+    """Cut what may hold a password: all behind the user's name up to the last ``@``, and the options."""
+    scheme, _, rest = text.partition("?")[0].partition("://")
+    user, mark, place = rest.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{mark}{place}"
 
 
 def default_store_path(namespace: str = "default", environ: Mapping[str, str] | None = None) -> str:
@@ -82,7 +171,8 @@ def _file_of(address: str, shown: str) -> Path:
     if mark:
         if scheme != "sqlite":
             raise ConfigurationError(
-                f"store address {shown!r}: {scheme} is not supported; give a file path or sqlite:///PATH"
+                f"store address {shown_place(shown)!r}: {scheme} is not supported; give a file path, sqlite:///PATH or "
+                "postgresql://USER@HOST/DATABASE"
             )
         if not rest.startswith("/"):
             raise ConfigurationError(f"store address {shown!r}: write sqlite:///PATH, with three slashes")

@@ -112,6 +112,8 @@ class Effect:
     """When the tool's function was called; None: not that anybody knows. It is not waited for the disk."""
     idempotent: bool = False
     """Whether it may be repeated. Such a row is written with the outcome, unless it can be taken back."""
+    renewed: bool = field(default=False, compare=False)
+    """Whether `held_until` was still to come when this was read, by the store's clock."""
     created: bool = False
     """Whether this call of `begin_effect` wrote the intent; always False on reading."""
 

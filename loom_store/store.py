@@ -1,4 +1,4 @@
-"""The store: one SQLite file that every process of an installation opens."""
+"""The store: one SQLite file, or one database on a PostgreSQL server, that every process of an installation opens."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -17,26 +18,16 @@ from typing import Any, Final, Self, TypeVar, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreLocked, StoreMissing, StoreReadOnly
+from loom_dsl.errors import LoomError, NotAStore, StoreError, StoreMissing, StoreReadOnly
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import digest
 from loom_dsl.text.redaction import Masked
 from loom_store.cache import BlobCache, EntryCache
-from loom_store.engine import (
-    BUSY_SECONDS,
-    HEAD,
-    Opened,
-    current_revision,
-    reader_engine,
-    run_outside,
-    store_error,
-    upgrade,
-    writer_engine,
-)
-from loom_store.files import BESIDE, StoreFiles, is_write_protected
-from loom_store.location import Location, parse_location
+from loom_store.database import Database, database_at
+from loom_store.engine import HEAD, Opened, current_revision, reader_engine, upgrade
+from loom_store.location import Location, ServerLocation, parse_location
 from loom_store.queries.base import MIB, Listener, Shared
-from loom_store.queries.identity import Epoch, file_name, heard_in, note_heard
+from loom_store.queries.identity import Epoch
 from loom_store.transaction import Transaction
 from loom_store.writer import Writer
 
@@ -46,22 +37,70 @@ from loom_store.writer import Writer
 Found = TypeVar("Found")
 
 
-def look(path: Path, work: Callable[[Transaction], Found]) -> Found | None:
-    """Run a function that reads the store in a file; None where there is no store of this release.
+def look(place: str | os.PathLike[str], work: Callable[[Transaction], Found]) -> Found | None:
+    """Run a function that reads the store at a place; None where there is no store of this release.
 
     Args:
-        path: The file.
+        place: As for `Store.open`.
         work: As for `Store.read`.
     """
-    location = Location(path, "full")
-    engine = reader_engine(location, Opened(), 1)
+    location = parse_location(place)
+    if isinstance(location, Location):
+        engine, shared = reader_engine(location, Opened(), 1), Shared()
+    else:
+        engine, shared = database_at(location, create=False).reader(1), Shared(clock=None)
     try:
         with engine.connect() as connection, connection.begin():
-            if current_revision(connection, location) != HEAD:
+            if current_revision(connection, location.shown) != HEAD:
                 return None
-            return work(Transaction(connection, Shared()))
+            return work(Transaction(connection, shared))
     except (DBAPIError, NotAStore):
         return None
+    finally:
+        engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a server says of itself and of the database on it.
+
+    Attributes:
+        version: The server's release.
+        revision: Which migration the store is at; None: there is no store yet.
+        size: Bytes of the database.
+        connections: How many the server takes at once.
+        synchronous: How far a commit gets before it is answered, by the server's own setting.
+        fsync: Whether the server waits for its disk at all.
+    """
+
+    version: str
+    revision: str | None
+    size: int
+    connections: int
+    synchronous: str
+    fsync: bool
+
+
+def look_at_server(location: ServerLocation) -> ServerState:
+    """Ask a server what is to be known before a store on it is used.
+
+    Raises:
+        StoreUnreachable: It does not answer, or does not let us in.
+        NotAStore: The database is another program's.
+    """
+    database = database_at(location, create=False)
+    engine = database.reader(1)
+    try:
+        with engine.connect() as connection, connection.begin():
+            revision = current_revision(connection, location.shown)
+            row = connection.exec_driver_sql(
+                "SELECT current_setting('server_version'), pg_database_size(current_database()), "
+                "current_setting('max_connections')::int, current_setting('synchronous_commit'), "
+                "current_setting('fsync') = 'on'"
+            ).one()
+            return ServerState(row[0], revision, *row[1:])
+    except DBAPIError as error:
+        raise database.explain(error) from error
     finally:
         engine.dispose()
 
@@ -133,37 +172,40 @@ WAITING: ContextVar[Together | None] = ContextVar("waiting", default=None)
 
 T = TypeVar("T")
 
-_READERS: Final = 4
+READERS: Final = 4
+"""Connections of a process for reading; one more is for writing."""
+_PAUSE: Final = 0.05
+"""Seconds between two tries of what passes."""
 _LOG = logging.getLogger(__name__)
 
 
 class Store:
-    """Sessions, contents, events, effects, approvals and jobs, in one file.
+    """Sessions, contents, events, effects, approvals and jobs, in one database.
 
     One object serves a whole process: any thread and any event loop may use it. Open it with `Store.open`.
 
     Attributes:
-        path: The file.
-        id: The store's id: made once, the same for every process that has it open, and for a copy of the file.
+        path: The file; None: the store is on a server.
+        place: The file or the server's address, as messages have it: without a password.
+        id: The store's id: made once, the same for every process that has it open, and for a copy of it.
     """
 
     id: str
 
-    def __init__(self, location: Location, shared: Shared) -> None:
-        self.path: Path = location.path
-        self._location = location
+    def __init__(self, database: Database, shared: Shared) -> None:
+        self.path: Path | None = database.path
+        self.place: str = database.shown
+        self._database = database
         self._shared = shared
-        self._files = StoreFiles(location.path)
-        self._opened = Opened()
-        self._read_engine = reader_engine(location, self._opened, _READERS)
-        self._write_engine = writer_engine(location, self._opened)
+        self._read_engine = database.reader(READERS)
+        self._write_engine = database.writer()
         try:
             self._prepare()
         except BaseException:
             self._dispose()
             raise
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._writer = Writer(self._write_engine, self._transaction, self._explain, self._files.check, location)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="loom-store-reader")
+        self._writer = Writer(self._write_engine, self._transaction, database, self._connected_again)
         self._closed = False
 
     @classmethod
@@ -175,21 +217,21 @@ class Store:
         synchronous: str | None = None,
         blob_cache_bytes: int = 64 * MIB,
         entry_cache_bytes: int = 64 * MIB,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> Self:
         """Open a store and bring it to this release's tables.
 
         Args:
-            path_or_url: A path, or ``sqlite:///PATH``; ``?synchronous=normal`` may follow.
+            path_or_url: A path, ``sqlite:///PATH`` or ``postgresql://…``; ``?synchronous=normal`` may follow.
             create: Make the file (mode 0600) and its directory (0700) when they are missing.
             synchronous: ``full`` (default): a write is on the disk when it returns. ``normal``: the last writes may
                 be lost when the machine stops, not when a process does.
             blob_cache_bytes: How much content to keep in memory.
             entry_cache_bytes: How much of the sessions' entries to keep in memory.
-            clock: Seconds since 1970.
+            clock: Seconds since 1970; None: the machine's clock, and of a server that of the server.
 
         Raises:
-            StoreMissing: There is no file, and `create` is False.
+            StoreMissing: There is no file, or nothing in the database, and `create` is False.
             StoreReadOnly: The file or its directory cannot be written.
             StoreTooNew: A newer release has written it.
             StoreTooOld: A release has written it whose tables this one cannot bring up to date.
@@ -197,10 +239,9 @@ class Store:
             StoreError: It is not a store.
             ConfigurationError: The address is not one of a store.
         """
-        location = parse_location(path_or_url, synchronous)
-        _ensure_file(location.path, create)
-        shared = Shared(BlobCache(blob_cache_bytes), EntryCache(entry_cache_bytes), clock)
-        return cls(location, shared)
+        database = database_at(parse_location(path_or_url, synchronous), create=create)
+        shared = Shared(BlobCache(blob_cache_bytes), EntryCache(entry_cache_bytes), clock or database.clock)
+        return cls(database, shared)
 
     async def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run a function in a write transaction; when this returns, its writes are durable.
@@ -336,7 +377,8 @@ class Store:
 
     def note_heard(self) -> None:
         """Note on the file itself that a worker lives, so that an older content in the same file is noticed."""
-        note_heard(self.path, round(self._shared.clock() * 1000))
+        if self._shared.clock is not None:
+            self._database.note_heard(round(self._shared.clock() * 1000))
 
     def check(self) -> None:
         """Look whether the store's files are still the ones that were opened, and can be written.
@@ -347,7 +389,7 @@ class Store:
             StoreLost: One was deleted, replaced or cut off.
             StoreReadOnly: One cannot be written any more.
         """
-        self._files.check()
+        self._database.check()
 
     def compact(self) -> None:
         """Give the room that `prune` freed back to the disk. Rewrites the file, so writers wait; blocks the caller.
@@ -355,7 +397,7 @@ class Store:
         Raises:
             StoreLocked: Another process reads or writes; try again when it does not.
         """
-        run_outside(self._location, "VACUUM")
+        self._database.compact()
 
     @property
     def closed(self) -> bool:
@@ -386,50 +428,46 @@ class Store:
     def _prepare(self) -> None:
         try:
             with self._read_engine.connect() as connection:
-                revision = current_revision(connection, self._location)
-                journal = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
-            if journal != "wal":
-                self._switch_to_wal()
+                revision = current_revision(connection, self.place)
+            self._database.prepare(self._read_engine)
+            if revision is None and not self._database.creates:
+                raise StoreMissing(
+                    f"there is no store in {self.place}; start a worker or a job first, or point LOOM_STORE at it"
+                )
             if revision != HEAD:
-                upgrade(self._write_engine, self._location)
+                upgrade(self._write_engine, self.place)
             self._settle_identity()
         except DBAPIError as error:
             raise self._explain(error) from error
 
     def _settle_identity(self) -> None:
-        """Learn the store's id, or make it; and begin an epoch if this is not the file that the store was in."""
-        file, heard, begun = file_name(self.path), heard_in(self.path), None
+        """Learn the store's id, or make it; and begin an epoch if this is not the database that the store was in."""
+        heard, begun = self._database.heard(), None
         with self._read_engine.connect() as connection, connection.begin():
-            transaction = self._transaction(connection)
-            self.id, settled = transaction.store_id(), transaction.is_settled(file, heard)
+            name, transaction = self._database.name(connection), self._transaction(connection)
+            self.id, settled = transaction.store_id(), transaction.is_settled(name, heard)
         if not settled:
             with self._write_engine.connect() as connection, connection.begin():
-                transaction = self._transaction(connection)
-                begun = transaction.settle_identity(file, heard)
+                name, transaction = self._database.name(connection), self._transaction(connection)
+                begun = transaction.settle_identity(name, heard)
                 self.id = transaction.store_id()
         if begun is not None:
-            note_heard(self.path, 0)
+            self._database.note_heard(0)
             _LOG.warning(
                 "store %s (id %s): %s, so epoch %d begins: calls of before it that the store does not know of may have "
                 "been made",
-                *(self.path, self.id, begun.why, begun.number),
+                *(self.place, self.id, begun.why, begun.number),
             )
+
+    def _connected_again(self) -> None:
+        """Look whether another server answers under the same address: a replica that was promoted, or a restore."""
+        if self.path is None:
+            self._settle_identity()
 
     @property
     def epoch(self) -> Epoch:
         """The store's present epoch. Blocks the calling thread."""
         return self.read_sync(lambda tx: tx.epoch())
-
-    def _switch_to_wal(self) -> None:
-        """Set the journal mode, which stays with the file. SQLite does not wait for a lock here, so we do."""
-        end = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                return run_outside(self._location, "PRAGMA journal_mode = WAL")
-            except StoreLocked:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.02)
 
     def _submit_read(self, call: Callable[[], T]) -> Future[T]:
         try:
@@ -438,16 +476,22 @@ class Store:
             raise StoreError("the store is closed; open it again to read") from error
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        self._files.check()
-        try:
-            with self._read_engine.connect() as connection, connection.begin():
-                transaction = self._transaction(connection)
-                result = work(transaction)
-        except DBAPIError as error:
-            reason = self._explain(error)
-            if isinstance(reason, StoreReadOnly):
-                reason = StoreError("a function given to Store.read wrote; give it to Store.write")
-            raise reason from error
+        end: float | None = None
+        while True:
+            self._database.check()
+            try:
+                with self._read_engine.connect() as connection, connection.begin():
+                    transaction = self._transaction(connection)
+                    result = work(transaction)
+                break
+            except DBAPIError as error:
+                reason = self._explain(error)
+                if isinstance(reason, StoreReadOnly):
+                    reason = StoreError("a function given to Store.read wrote; give it to Store.write")
+                end = time.monotonic() + self._database.patience if end is None else end
+                if not self._database.passes(error) or time.monotonic() > end:
+                    raise reason from error
+            time.sleep(_PAUSE)
         transaction.committed()
         return result
 
@@ -455,32 +499,7 @@ class Store:
         return Transaction(connection, self._shared)
 
     def _explain(self, error: DBAPIError) -> LoomError:
-        return store_error(error, self._location)
+        return self._database.explain(error)
 
     def _dispose(self) -> None:
-        if self._files.problem() is not None:
-            return self._opened.abandon()
-        self._read_engine.dispose()
-        self._write_engine.dispose()
-
-
-def _ensure_file(path: Path, create: bool) -> None:
-    """Make sure that there is a file we may write, readable by its owner only if it is new."""
-    if not path.exists() and not create:
-        raise StoreMissing(f"there is no store at {path}; start a worker or a job first, or point LOOM_STORE at it")
-    read_only = f"store {path}: the file or its directory {path.parent} cannot be written; change its permissions"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Only a file that is new is opened here: to close one ends all locks that this process has on it.
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise StoreReadOnly(f"{read_only} ({error.strerror})") from error
-    if path.is_dir():
-        raise NotAStore(f"store {path}: this is a directory; give a file in it, such as {path / 'loom.db'}")
-    # WAL needs the directory too, and the two files that SQLite makes beside this one, with its mode.
-    if not os.access(path.parent, os.W_OK):
-        raise StoreReadOnly(read_only)
-    for place in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
-        if is_write_protected(place, os.R_OK | os.W_OK):
-            raise StoreReadOnly(f"{read_only} ({place.name} is the one; `ls -l` and `lsattr` say why)")
+        self._database.dispose(self._read_engine, self._write_engine)

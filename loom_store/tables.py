@@ -4,9 +4,22 @@ Names of jobs and sessions are long and in every row, so rows hold integers inst
 (AUTOINCREMENT), because caches outlive a prune. Keys are found by the first 64 bits of their SHA-256.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, MetaData, Table, false, text
+
+# As SQLite has them: every whole number has 64 bits, and text is compared by its bytes.
+Integer = sqlalchemy.Integer().with_variant(BigInteger(), "postgresql")
+Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
 
 metadata = MetaData()
+
+
+def _only(condition: str) -> dict[str, Any]:
+    """Say which rows an index is about."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
 
 meta = Table(
     "meta",
@@ -40,7 +53,7 @@ steps = Table(
     Column("deaths", Integer, nullable=False, server_default="0"),  # of workers, while they had this step alone
     Column("suspected", Integer, nullable=False, server_default="0"),  # of workers, while they had it and others
     Index("steps_by_key", "job", "key_hash", unique=True),
-    Index("steps_by_process", "process", sqlite_where=text("process IS NOT NULL")),
+    Index("steps_by_process", "process", **_only("process IS NOT NULL")),
 )
 
 blobs = Table(
@@ -80,7 +93,7 @@ jobs = Table(
     Column("failed_at", Text),  # JSON: where a failed graph can go on from
     Index("jobs_by_name", "name", unique=True),
     Index("jobs_by_session", "session"),
-    Index("jobs_by_above", "above", sqlite_where=text("above IS NOT NULL")),
+    Index("jobs_by_above", "above", **_only("above IS NOT NULL")),
     sqlite_autoincrement=True,
 )
 
@@ -114,7 +127,7 @@ entries = Table(
     Column("content", Integer),  # id in blobs
     Column("head", LargeBinary, nullable=False),
     Index("entries_by_seq", "session", "seq", unique=True),
-    Index("entries_by_key", "session", "key_hash", sqlite_where=text("key_hash IS NOT NULL")),
+    Index("entries_by_key", "session", "key_hash", **_only("key_hash IS NOT NULL")),
 )
 
 events = Table(
@@ -128,7 +141,7 @@ events = Table(
     Column("at", Integer, nullable=False),  # seconds
     Column("body", LargeBinary, nullable=False),  # JSON array
     Index("events_by_offset", "job", "last", unique=True),
-    Index("events_by_key", "job", "key_hash", unique=True, sqlite_where=text("key_hash IS NOT NULL")),
+    Index("events_by_key", "job", "key_hash", unique=True, **_only("key_hash IS NOT NULL")),
 )
 
 streams = Table(
@@ -164,7 +177,7 @@ effects = Table(
     Column("held_until", BigInteger),  # what it renews while it runs
     Column("images", Text),  # JSON: what the call returned beside its text; null: nothing
     Column("started_at", BigInteger),  # when the tool's function was called; null: not known to have been
-    Column("idempotent", Boolean, nullable=False, server_default=text("0")),  # it may be repeated
+    Column("idempotent", Boolean, nullable=False, server_default=false()),  # it may be repeated
     Index("effects_by_key", "key_hash"),
     Index("effects_by_job", "job"),
 )

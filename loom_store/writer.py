@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -19,13 +20,14 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from loom_dsl.errors import LoomError, StoreError
-from loom_store.engine import is_in_transaction, set_synchronous
-from loom_store.location import Location
+from loom_dsl.errors import StoreError
+from loom_store.database import Database
 from loom_store.transaction import Transaction
 
 # More would make the first wait for the last; at 64 the disk's share of each is already small.
 _GROUP: Final = 64
+_PAUSE: Final = 0.05
+"""Seconds between two tries of what passes."""
 
 Work = Callable[[Transaction], Any]
 Outcome = tuple[Any, BaseException | None]
@@ -42,31 +44,34 @@ class _Queued:
     future: Future[Any] = field(default_factory=Future)
 
 
+class _OneFailed(Exception):
+    """One of several functions failed that shared a transaction without savepoints."""
+
+
 class Writer:
     """Runs functions in write transactions, in the order in which they come.
 
     Args:
         engine: Its transactions begin with the write lock.
         transaction: Makes a `Transaction` of a connection.
-        explain: Turns the database's errors into Loom's.
-        check: Raises when the store's files are not those that were opened any more.
-        location: The file, and how far a durable commit must have got.
+        database: Where it writes.
+        connected: Called when a connection was made anew, after an earlier one was lost.
     """
 
     def __init__(
         self,
         engine: Engine,
         transaction: Callable[[Connection], Transaction],
-        explain: Callable[[DBAPIError], LoomError],
-        check: Callable[[], None],
-        location: Location,
+        database: Database,
+        connected: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._transaction = transaction
-        self._explain = explain
-        self._check = check
-        self._disk = _Disk(Path(f"{os.path.realpath(location.path)}-wal")) if location.synchronous == "full" else None
+        self._database = database
+        self._disk = None if database.log is None else _Disk(database.log)
         self._connection: Connection | None = None
+        self._connected_again = connected
+        self._was_connected = False
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._closing = threading.Lock()
         self._closed = False
@@ -112,7 +117,7 @@ class Writer:
         if self._connection is not None:
             # Where the files are gone, whoever made this leaves all connections as they are.
             with contextlib.suppress(StoreError):
-                self._check()
+                self._database.check()
                 self._connection.close()
 
     def _next_group(self) -> tuple[list[_Queued], bool]:
@@ -130,9 +135,9 @@ class Writer:
 
     def _settle(self, group: list[_Queued]) -> None:
         try:
-            outcomes = self._commit(group)
+            outcomes = self._patiently(group)
         except DBAPIError as error:
-            reason = self._explain(error)
+            reason = self._database.explain(error)
             reason.__cause__ = error
             outcomes = [(None, reason)] * len(group)
         except BaseException as error:  # handed to those who wait; the thread must live
@@ -148,20 +153,44 @@ class Writer:
         if waiting and self._disk is not None:
             self._disk.wait(waiting)
 
-    def _commit(self, group: list[_Queued]) -> list[Outcome]:
-        self._check()
+    def _patiently(self, group: list[_Queued]) -> list[Outcome]:
+        """Commit a group; again while what prevents it passes: then nothing of it was written."""
+        end: float | None = None
+        savepoints = not self._database.savepoints_are_dear
+        while True:
+            try:
+                return self._commit(group, savepoints)
+            except _OneFailed:
+                savepoints = True
+                continue
+            except DBAPIError as error:
+                end = time.monotonic() + self._database.patience if end is None else end
+                if not self._database.passes(error) or time.monotonic() > end:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _commit(self, group: list[_Queued], savepoints: bool) -> list[Outcome]:
+        self._database.check()
         connection = self._connected()
+        token, all_ran = None, False
         try:
             with connection.begin():
-                # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
-                run = self._run_alone if len(group) == 1 else self._run_in_savepoints
-                transactions, outcomes = run(connection, group)
-                self._check()  # once more: nothing is to go into a file that nobody will find
-        except BaseException:
-            if connection.invalidated or is_in_transaction(connection):
+                token = self._database.token(connection)
+                if len(group) == 1:
+                    # Alone, a function needs no savepoint: its failure ends the transaction and reaches its caller.
+                    transactions, outcomes = self._run_alone(connection, group)
+                else:
+                    run = self._run_in_savepoints if savepoints else self._run_together
+                    transactions, outcomes = run(connection, group)
+                self._database.check()  # once more: nothing is to go into a file that nobody will find
+                all_ran = True
+        except BaseException as error:
+            if self._database.is_spoiled(connection):
                 connection.invalidate()
                 self._connection = None
-            raise
+            # What went wrong after all functions had run, went wrong in the commit itself.
+            if not (all_ran and isinstance(error, DBAPIError) and self._database.was_committed(token)):
+                raise
         for transaction in transactions:
             transaction.committed()
         return outcomes
@@ -169,13 +198,32 @@ class Writer:
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
-            # Through the driver: SQLAlchemy would begin a transaction, inside which this has no effect.
-            set_synchronous(self._connection, "normal")
+            self._database.connected(self._connection)
+            if self._was_connected:
+                self._connected_again()
+            self._was_connected = True
         return self._connection
 
     def _run_alone(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
         transaction = self._transaction(connection)
         return [transaction], [(group[0].work(transaction), None)]
+
+    def _run_together(self, connection: Connection, group: list[_Queued]) -> tuple[list[Transaction], list[Outcome]]:
+        """Run functions one after the other, as if none would fail.
+
+        Raises:
+            _OneFailed: One did.
+        """
+        done: list[tuple[Transaction, Outcome]] = []
+        for queued in group:
+            transaction = self._transaction(connection)
+            try:
+                done.append((transaction, (queued.work(transaction), None)))
+            except BaseException as error:
+                if isinstance(error, DBAPIError) and self._database.passes(error):
+                    raise
+                raise _OneFailed from error
+        return [transaction for transaction, _ in done], [outcome for _, outcome in done]
 
     def _run_in_savepoints(
         self, connection: Connection, group: list[_Queued]
@@ -189,9 +237,9 @@ class Writer:
                     result = queued.work(transaction)
             except BaseException as error:  # even this must not undo what the others did
                 # A full disk rolls everything back by itself: what the others did is gone with it.
-                if not is_in_transaction(connection):
+                if not self._database.is_in_transaction(connection):
                     raise
-                outcomes.append((None, self._explain(error) if isinstance(error, DBAPIError) else error))
+                outcomes.append((None, self._database.explain(error) if isinstance(error, DBAPIError) else error))
             else:
                 transactions.append(transaction)
                 outcomes.append((result, None))

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from loom_cli.dev.server import DevServer
-from tests.support import ready_loom, shared_server
+from tests.support import postgres, ready_loom, shared_server
 from tests.support.processes import children_left, exit_now
 from tests.support.scheduling import Modules, put_first
 from tests.support.server import create_namespace, run_apart, small_server
@@ -120,6 +120,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Modules | No
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(shared_server.SharedServer())
+        config.pluginmanager.register(postgres.SharedPostgres())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -6,7 +6,6 @@ notes. A remote attempt notes it at once, a local one right before it calls user
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -260,14 +259,14 @@ class StepAttempt:
     def _noted_begin(self, tx: Transaction) -> tuple[Step, StepHistory]:
         before, unclear = tx.step(self.job, self.key), False
         if before is not None and before.process not in (None, self.steps.process):
-            fate = self._fate(before, tx.worker_seen(before.process))
+            fate = self._fate(before, tx.worker_seen(before.process), tx.now())
             if fate == "gone":
                 self._bury(tx, before.process)
             unclear = fate == "unclear"
         begun = tx.begin_step(self.job, self.key, self.steps.process)
         return begun, StepHistory(begun.deaths, begun.suspected, unclear)
 
-    def _fate(self, before: Step, seen: WorkerSeen | None) -> Fate:
+    def _fate(self, before: Step, seen: WorkerSeen | None, now: float) -> Fate:
         """What became of the process that was at the step before this one."""
         if seen is not None and seen.stopped_at is not None:
             return "alive"  # it stopped in good order: nobody died
@@ -275,7 +274,7 @@ class StepAttempt:
         if known is not None:
             return "gone" if known else "alive"
         last = max(before.begun_at, seen.seen_at if seen else 0) / 1000
-        return "gone" if time.time() - last > self.steps.rules.silent else "unclear"
+        return "gone" if now - last > self.steps.rules.silent else "unclear"
 
     def _bury(self, tx: Transaction, process: str) -> None:
         """Judge a process that is gone, once for all steps that it had."""

@@ -7,7 +7,7 @@ ledger tells: who runs an effect says so again and again, and is taken for gone 
 import asyncio
 import os
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -57,7 +57,7 @@ def is_held(effect: Effect) -> bool:
 
 def _is_renewed(effect: Effect) -> bool:
     """Whether who runs an effect has said so lately. A process that hangs as a whole does not."""
-    return effect.held_until is not None and datetime.fromisoformat(effect.held_until) > datetime.now(UTC)
+    return effect.renewed
 
 
 async def renew(store: Store, key: str, pending: "asyncio.Future[Any]") -> None:

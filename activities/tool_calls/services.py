@@ -50,7 +50,7 @@ class Lender:
             todo=lambda: store.read_sync(lambda tx: todo_of(tx, call.session)),
             runtime=lambda: store.read_sync(lambda tx: runtime_data(tx, call.job, call.session)),
             private_hosts=frozenset(filter(None, named)),
-            protected=(store.path,),
+            protected=() if store.path is None else (store.path,),
             images=takes_images(agent.model) if agent.images is None else agent.images,
         )
 

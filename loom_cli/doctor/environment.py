@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import loom_client
 from loom_cli.doctor.check import Check, Status
 from loom_client.settings import Settings
-from loom_dsl.errors import ConfigurationError, LoomError
+from loom_dsl.errors import ConfigurationError, LoomError, StoreError
 
 if TYPE_CHECKING:
+    from loom_store.location import ServerLocation
     from loom_store.transaction import Transaction
 
 
@@ -134,15 +135,37 @@ def openat2() -> Check:
 BUSY_SECONDS = 2.0
 
 
-def store(settings: Settings) -> tuple[Path | None, Check]:
-    """Look at the store's file, which need not be there yet."""
-    from loom_store.location import parse_location
+def store(settings: Settings) -> tuple[str | Path | None, Check]:
+    """Look at the store, whose file need not be there yet; and say where it is, if it can be."""
+    from loom_store.location import Location, parse_location
 
     try:
-        path = parse_location(settings.store_path()).path
+        location = parse_location(settings.store_path())
+        if isinstance(location, Location):
+            return location.path, _store_file(location.path)
+        return str(settings.store_path()), _store_on_server(location)
     except LoomError as error:
         return None, Check(Status.FAIL, "store", error.message, "set LOOM_STORE to a file's path, or unset it")
-    return path, _store_file(path)
+
+
+def _store_on_server(location: "ServerLocation") -> Check:
+    from loom_store.store import READERS, look, look_at_server
+
+    what = f"store {location.shown}"
+    try:
+        found = look_at_server(location)
+    except StoreError as error:
+        return Check(Status.FAIL, what, error.message, "make the server reachable, or set LOOM_STORE to another place")
+    shown = f"PostgreSQL {found.version}, {found.size / 1e6:.1f} MB, revision {found.revision}"
+    shown += f"; each process has at most {READERS + 1} of the server's {found.connections} connections"
+    if found.revision is None:
+        return Check(Status.OK, what, "it is empty; the first worker or job fills it")
+    if not found.fsync:
+        fix = "set `fsync = on` in postgresql.conf and start it again"
+        return Check(
+            Status.WARN, what, f"{shown}; its server does not wait for the disk, so a crash may lose jobs", fix
+        )
+    return _judged(what, shown, found.revision, lambda: look(location.address, _named), "database")
 
 
 def _store_file(path: Path) -> Check:
@@ -178,23 +201,29 @@ def _revision_when_locked(path: Path) -> str | None:
 
 
 def _judged_revision(path: Path, what: str, revision: str | None) -> Check:
-    from loom_store.engine import FIRST, HEAD
     from loom_store.store import look
 
-    shown = f"{path.stat().st_size / 1e6:.1f} MB, revision {revision}"
     if revision is None:
         return Check(Status.OK, what, "it is empty; the first worker or job fills it")
     if revision == "":
         return Check(Status.FAIL, what, "it belongs to another program", "set LOOM_STORE to another file")
+    shown = f"{path.stat().st_size / 1e6:.1f} MB, revision {revision}"
+    return _judged(what, shown, revision, lambda: look(path, _named), "file")
+
+
+def _judged(what: str, shown: str, revision: str, named: Callable[[], str | None], kind: str) -> Check:
+    from loom_store.engine import FIRST, HEAD
+
     if revision > HEAD:
-        fix = "upgrade Loom, or set LOOM_STORE to another file"
+        fix = f"upgrade Loom, or set LOOM_STORE to another {kind}"
         return Check(Status.FAIL, what, f"{shown}, which is newer than this release's {HEAD}", fix)
     if revision < FIRST:
-        fix = "let its jobs end under the release that wrote it; then move the file away, or set LOOM_STORE to another"
+        fix = (
+            f"let its jobs end under the release that wrote it; then move the {kind} away, or set LOOM_STORE to another"
+        )
         return Check(Status.FAIL, what, f"{shown}, which is older than this release's first, {FIRST}", fix)
     note = "" if revision == HEAD else f"; the next start brings it to {HEAD}"
-    own = look(path, _named)
-    return Check(Status.OK, what, f"writable, {shown}{note}{own or ''}")
+    return Check(Status.OK, what, f"writable, {shown}{note}{named() or ''}")
 
 
 def _named(tx: "Transaction") -> str:

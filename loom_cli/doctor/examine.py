@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from loom_cli.doctor.check import PROBE_SECONDS, Check, Status
 from loom_cli.doctor.environment import confinement, openat2, package, python, room, store, temporal_cli
@@ -28,16 +29,16 @@ def examine(
     yield python()
     packages = [package(name) for name in PACKAGES]
     yield from packages
-    path, checked = store(settings)
-    serving = kept(settings, path)
+    place, checked = store(settings)
+    serving = kept(settings, place)
     reached = list(server(settings, serving, seconds))
     yield from reached
     yield temporal_cli(environment, needed=reached[0].status is Status.FAIL)
     yield checked
-    if path is not None:
-        yield room(path)
-        if checked.status is reached[0].status is Status.OK:
-            yield from webhooks(settings, path, serving.id, environment, seconds)
+    if isinstance(place, Path):
+        yield room(place)
+    if place is not None and checked.status is reached[0].status is Status.OK:
+        yield from webhooks(settings, place, serving.id, environment, seconds)
     # The provider's rules are the worker's, so they can be read only if that package is Loom's own.
     if all(check.status is Status.OK for check in packages):
         yield model(environment, seconds)

@@ -2,9 +2,7 @@
 
 import asyncio
 import socket
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,12 +89,6 @@ async def _connected(settings: Settings) -> "Client":
 # Not from the worker's package, which may be another distribution's here.
 _SETTING = "LOOM_WEBHOOKS"
 _HOW = "docs/howto/notify.md"
-_COUNTS = """
-    SELECT endpoint, sum(died_at IS NULL), sum(died_at IS NOT NULL)
-    FROM deliveries JOIN jobs ON jobs.id = deliveries.job
-    WHERE jobs.namespace = ? AND jobs.task_queue = ?
-    GROUP BY endpoint ORDER BY endpoint
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +105,7 @@ class _Heard:
 
 
 def webhooks(
-    settings: Settings, path: Path, store: str, env: Mapping[str, str], seconds: float = PROBE_SECONDS
+    settings: Settings, place: str | Path, store: str, env: Mapping[str, str], seconds: float = PROBE_SECONDS
 ) -> Iterator[Check]:
     """Look for messages that wait or were given up, and for workers that lack an endpoint; else says nothing.
 
@@ -121,12 +113,12 @@ def webhooks(
 
     Args:
         settings: The server, and the queue whose jobs are looked at.
-        path: The store's file.
+        place: Where the store is.
         store: The store's id.
         env: The environment's variables.
         seconds: How long the server has to answer.
     """
-    found = _counts(settings, path)
+    found = _counts(settings, place)
     try:
         named = _named(env)
     except (DocumentError, OSError) as error:
@@ -171,13 +163,10 @@ def _named(env: Mapping[str, str]) -> Sequence[str]:
     return [one.name for one in read_webhooks(Path(file).read_bytes(), file).endpoints] if file else ()
 
 
-def _counts(settings: Settings, path: Path) -> dict[str, tuple[int, int]]:
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=PROBE_SECONDS)) as opened:
-            rows = opened.execute(_COUNTS, (settings.namespace, settings.task_queue)).fetchall()
-    except sqlite3.Error:  # there is no store yet, or an older one without webhooks
-        return {}
-    return {name: (int(waiting), int(dead)) for name, waiting, dead in rows}
+def _counts(settings: Settings, place: str | Path) -> Mapping[str, tuple[int, int]]:
+    from loom_store.store import look
+
+    return look(place, lambda tx: tx.delivery_counts(settings.namespace, settings.task_queue)) or {}
 
 
 async def _served(settings: Settings, store: str, names: Sequence[str], seconds: float) -> _Heard:

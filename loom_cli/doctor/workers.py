@@ -37,11 +37,13 @@ class Kept:
     lacks: Sequence[tuple[str, Sequence[str]]] = ()
 
 
-def kept(settings: Settings, path: Path | None) -> Kept:
-    """Look into the store."""
+def kept(settings: Settings, place: str | Path | None) -> Kept:
+    """Look into the store, if it is there."""
     from loom_store.store import look
 
-    return (look(path, lambda tx: _kept(tx, settings)) if path is not None and path.is_file() else None) or Kept()
+    if place is None or (isinstance(place, Path) and not place.is_file()):
+        return Kept()
+    return look(place, lambda tx: _kept(tx, settings)) or Kept()
 
 
 def _kept(tx: "Transaction", settings: Settings) -> Kept:

@@ -16,13 +16,13 @@ class Pruning:
         store: The store's file.
         before: What ended before this time went.
         pruned: The counts.
-        file_bytes: Size of the file afterwards.
+        file_bytes: Size of the file afterwards; None: the store is on a server.
     """
 
-    store: Path
+    store: str
     before: datetime
     pruned: Pruned
-    file_bytes: int
+    file_bytes: int | None
 
 
 def prune(store: str | Path, older_than: float, *, dry_run: bool = False, compact: bool = False) -> Pruning:
@@ -43,4 +43,5 @@ def prune(store: str | Path, older_than: float, *, dry_run: bool = False, compac
         pruned = opened.write_sync(lambda tx: tx.prune(before, dry_run))
         if compact and not dry_run:
             opened.compact()
-        return Pruning(opened.path, before, pruned, opened.path.stat().st_size)
+        size = None if opened.path is None else opened.path.stat().st_size
+        return Pruning(opened.place, before, pruned, size)

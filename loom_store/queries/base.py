@@ -9,8 +9,8 @@ from functools import cache, partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Executable, Select, bindparam, insert, select
-from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy import Connection, Executable, Select, Table, bindparam, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -25,6 +25,13 @@ MIB: Final = 1024 * 1024
 
 _FIND_JOB = select(jobs.c.id, jobs.c.created_at).where(jobs.c.name == bindparam("job_name"))
 _NEW_JOB = insert(jobs).values(name=bindparam("name"))
+
+SERVER_CLOCK: Final = "loom_clock"
+"""Where a connection to a server has the clock of its transaction, among what is known of it."""
+_INSERTS: Final[Mapping[str, Callable[[Table], "sqlite.Insert | postgresql.Insert"]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
 
 Listener = Callable[[Mapping[str, Any]], None]
 """Told of an event, on the store's thread; it must not fail."""
@@ -60,7 +67,8 @@ class Shared:
 
     blobs: BlobCache = field(default_factory=lambda: BlobCache(64 * MIB))
     entries: EntryCache = field(default_factory=lambda: EntryCache(64 * MIB))
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] | None = time.time
+    """Seconds since 1970; None: each transaction has the time of the server that it runs on."""
     webhooks: Webhooks = field(default_factory=Webhooks)
     masking: Masking = field(default_factory=Masking)
     listeners: list[Listener] = field(default_factory=list)
@@ -79,6 +87,7 @@ class Queries:
     def __init__(self, connection: Connection, shared: Shared) -> None:
         self._connection = connection
         self._shared = shared
+        self._clock = shared.clock or connection.info[SERVER_CLOCK]
         self._jobs: dict[str, KnownJob] = {}
         self._last_events: dict[int, int] = {}
         """By job: the offset of its newest event."""
@@ -124,22 +133,32 @@ class Queries:
         row: tuple[Any, ...] | None = self._driven(question, values).fetchone()
         return row
 
-    def _driven(self, statement: Executable, values: Mapping[str, Any]) -> sqlite3.Cursor:
+    def _driven(self, statement: Executable, values: Mapping[str, Any]) -> Any:
         """Do through the driver what is done many times a turn. All values of the statement are parameters."""
         text, names, fixed = _prepared(statement)
         driver = self._connection.connection.dbapi_connection
-        assert isinstance(driver, sqlite3.Connection)
+        if not isinstance(driver, sqlite3.Connection):
+            # A server is asked over a socket: what SQLAlchemy takes for it is the least of it.
+            return self._connection.execute(statement, values)
         given = [values.get(name, fixed.get(name)) for name in names]
         try:
             return driver.execute(text, given)
         except sqlite3.Error as error:
             raise DBAPIError(text, given, error) from error
 
+    def _insert(self, table: Table) -> "sqlite.Insert | postgresql.Insert":
+        """Begin a statement that says itself what to do where there is such a row already."""
+        return _INSERTS[self._connection.dialect.name](table)
+
+    def now(self) -> float:
+        """Give the time by the clock that leases go by, in seconds since 1970."""
+        return self._clock()
+
     def _millis(self) -> int:
-        return round(self._shared.clock() * 1000)
+        return round(self._clock() * 1000)
 
     def _seconds(self) -> int:
-        return int(self._shared.clock())
+        return int(self._clock())
 
     def _known_job(self, name: str) -> KnownJob | None:
         known = self._jobs.get(name)
@@ -184,7 +203,7 @@ def _each_text(value: Any, mask: Callable[[str], Masked]) -> Any:
 def _prepared(statement: Executable) -> tuple[str, Sequence[str], Mapping[str, Any]]:
     """Give a statement as SQLite takes it: its text, its parameters in order, and the values that are part of it."""
     assert isinstance(statement, ClauseElement)
-    compiled = statement.compile(dialect=sqlite_dialect())
+    compiled = statement.compile(dialect=sqlite.dialect())
     assert isinstance(compiled, SQLCompiler)
     return str(compiled), compiled.positiontup or (), compiled.params
 
@@ -209,5 +228,7 @@ def full_key(short: str, job: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Give text as a database takes it: a lone surrogate, which a model can send, is written as its escape."""
+    """Give text as a database takes it: a lone surrogate or a NUL, which a model can send, is written as its escape."""
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from loom_dsl.observe.webhooks import Endpoint
 from loom_dsl.text.canonical import canonical_json
@@ -62,6 +62,13 @@ _WAITING = (
     .where(jobs.c.namespace == bindparam("its_namespace"), jobs.c.task_queue == bindparam("its_queue"))
     .distinct()
 )
+_COUNTS = (
+    select(deliveries.c.endpoint, func.count(), func.count(deliveries.c.died_at))
+    .join(jobs, jobs.c.id == deliveries.c.job)
+    .where(jobs.c.namespace == bindparam("its_namespace"), jobs.c.task_queue == bindparam("its_queue"))
+    .group_by(deliveries.c.endpoint)
+    .order_by(deliveries.c.endpoint)
+)
 
 
 class DeliveryQueries(Queries):
@@ -82,7 +89,7 @@ class DeliveryQueries(Queries):
             "created_at": self._millis(),
             "body": pack_text(canonical_json(dict(data))),
         }
-        self._execute(insert(deliveries).prefix_with("OR IGNORE"), values)
+        self._execute(self._insert(deliveries).on_conflict_do_nothing(), values)
         wake = self._shared.webhooks.wake
         self._after_commit(lambda: wake(job, endpoint))
 
@@ -119,6 +126,11 @@ class DeliveryQueries(Queries):
         """Name the jobs of a queue, each with an endpoint that messages wait for."""
         given = {"its_namespace": namespace, "its_queue": task_queue}
         return [(row.name, row.endpoint) for row in self._execute(_WAITING, given)]
+
+    def delivery_counts(self, namespace: str, task_queue: str) -> dict[str, tuple[int, int]]:
+        """Count by endpoint the messages about a queue's jobs: those that wait, and dead letters."""
+        given = {"its_namespace": namespace, "its_queue": task_queue}
+        return {name: (all_of_them - dead, dead) for name, all_of_them, dead in self._execute(_COUNTS, given)}
 
 
 def _delivery(row: Any) -> Delivery:

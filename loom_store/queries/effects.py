@@ -97,7 +97,7 @@ class EffectQueries(BlobQueries):
         """
         found = self._find_effect(key)
         if found is not None:
-            effect = _effect(found)
+            effect = self._effect(found)
             if (effect.tool, effect.arguments_digest) != (storable(tool), arguments_digest):
                 raise ConflictError(
                     f"the effect key {key!r} stands for {effect.tool} with arguments {effect.arguments_digest[:12]}, "
@@ -121,6 +121,7 @@ class EffectQueries(BlobQueries):
             summary=storable(summary),
             holder=held[0] if held else None,
             held_until=self._until(held),
+            renewed=held is not None,
             idempotent=idempotent,
             created=True,
         )
@@ -173,7 +174,7 @@ class EffectQueries(BlobQueries):
         row = self._find_effect(key)
         if row is None:
             raise NotFoundError(f"no effect was begun with the key {key!r}")
-        now = _effect(row)
+        now = self._effect(row)
         if (now.status, now.result_digest) == (status, result_digest):
             return
         if status not in _MAY_BECOME[now.status]:
@@ -223,17 +224,20 @@ class EffectQueries(BlobQueries):
     def effect(self, key: str) -> Effect | None:
         """Give the effect of that key, if it was begun."""
         row = self._find_effect(key)
-        return None if row is None else _effect(row)
+        return None if row is None else self._effect(row)
 
     def effects(self, job: str) -> list[Effect]:
         """List a job's effects in the order in which they were written down, without the notices of approvals."""
         job_id = self._find_job(job)
         rows = () if job_id is None else self._execute(_BY_JOB, {"job_id": job_id})
-        return [_effect(row) for row in rows if not row.key.startswith(_NOTICE)]
+        return [self._effect(row) for row in rows if not row.key.startswith(_NOTICE)]
 
     def jobs_with_effects(self, statuses: Sequence[str]) -> list[str]:
         """Name the jobs that have effects of one of these statuses, the oldest job first."""
         return list(self._execute(_JOBS_WITH, {"statuses": list(statuses)}).scalars())
+
+    def _effect(self, row: Any) -> Effect:
+        return _effect(row, self._millis())
 
     def _until(self, held: tuple[str, float] | None) -> str | None:
         return from_millis(self._millis() + round(held[1] * 1000)) if held else None
@@ -248,6 +252,7 @@ class EffectQueries(BlobQueries):
             started_at=None,
             holder=held[0] if held else None,
             held_until=self._until(held),
+            renewed=held is not None,
             created=True,
         )
         new = {
@@ -303,7 +308,7 @@ class EffectQueries(BlobQueries):
         return next((row for row in rows if full_key(row.key, row.name) == key), None)
 
 
-def _effect(row: Any) -> Effect:
+def _effect(row: Any, now: int) -> Effect:
     return Effect(
         key=full_key(row.key, row.name),
         job=row.name,
@@ -321,6 +326,7 @@ def _effect(row: Any) -> Effect:
         reconciled=row.reconciled,
         holder=row.holder,
         held_until=None if row.held_until is None else from_millis(row.held_until),
+        renewed=row.held_until is not None and row.held_until > now,
         images=() if row.images is None else tuple(json.loads(row.images)),
         started_at=None if row.started_at is None else from_millis(row.started_at),
         idempotent=bool(row.idempotent),

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
-from sqlalchemy.dialects.sqlite import insert
 
 from loom_store.queries.base import Queries, storable
 from loom_store.tables import meta, workers
 
 FIRST: Final = "the store was made"
 MOVED: Final = "the file is not the one that the store was in before"
+MOVED_SERVER: Final = (
+    "the database is not the one that the store was in before, but a copy, a restore or a replica of it"
+)
 OLDER: Final = "the file has an older content than it had before"
 _HEARD: Final = "user.loom.heard"
 _NAME: Final = "user.loom.name"
@@ -32,8 +34,6 @@ _SLACK: Final = 60_000
 """Milliseconds that the store may be behind it: who writes that a worker lives does not wait for the disk."""
 _ID, _EPOCHS, _FILE = "id", "epochs", "file"
 _READ = select(meta.c.value).where(meta.c.name == bindparam("its_name"))
-_WRITE = insert(meta).values(name=bindparam("its_name"), value=bindparam("its_value"))
-_WRITE = _WRITE.on_conflict_do_update(index_elements=[meta.c.name], set_={"value": _WRITE.excluded.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class IdentityQueries(Queries):
     def begin_epoch(self, why: str) -> Epoch:
         """Begin an epoch: from now on, what the store lacks of earlier work may have been done all the same."""
         epochs = self.epochs()
-        epoch = Epoch(len(epochs) + 1, self._shared.clock(), storable(why))
+        epoch = Epoch(len(epochs) + 1, self._clock(), storable(why))
         self._set_meta(_EPOCHS, json.dumps([asdict(one) for one in (*epochs, epoch)]))
         return epoch
 
@@ -86,8 +86,8 @@ class IdentityQueries(Queries):
         """Make the store's id if it has none, and remember which file it is in.
 
         Args:
-            file: Names the file, as `file_name` does.
-            heard: What `heard_in` says of it.
+            file: Names the file or the database, as `Database.name` does.
+            heard: What `heard_in` says of a file.
 
         Returns:
             The epoch that began, if the store was in another file before, or this one had a newer content.
@@ -97,7 +97,7 @@ class IdentityQueries(Queries):
             self._set_meta(_ID, secrets.token_hex(6))
             self.begin_epoch(FIRST)
         elif self._meta(_FILE) != file:
-            begun = self.begin_epoch(MOVED)
+            begun = self.begin_epoch(MOVED if self._connection.dialect.name == "sqlite" else MOVED_SERVER)
         elif self._is_older(heard):
             begun = self.begin_epoch(OLDER)
         self._set_meta(_FILE, file)
@@ -111,7 +111,8 @@ class IdentityQueries(Queries):
         return str(self._scalar(_READ, {"its_name": name}) or "")
 
     def _set_meta(self, name: str, value: str) -> None:
-        self._execute(_WRITE, {"its_name": name, "its_value": value})
+        new = self._insert(meta).values(name=name, value=value)
+        self._execute(new.on_conflict_do_update(index_elements=[meta.c.name], set_={"value": value}))
 
 
 def file_name(path: Path) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Select, Table, and_, delete, exists, func, insert, literal, or_, select, update
+from sqlalchemy import Select, Table, and_, delete, exists, func, literal, or_, select, update
 
 from loom_store.queries.base import Queries
 from loom_store.queries.blobs import TOUCH_SECONDS, unpack
@@ -105,7 +105,7 @@ class RetentionQueries(Queries):
             .where(marks.c.kind.in_(("untrusted", "earlier")), stays)
         )
         columns = (marks.c.job, marks.c.kind, marks.c.value)
-        self._execute(insert(marks).prefix_with("OR IGNORE").from_select(columns, handed))
+        self._execute(self._insert(marks).from_select(columns, handed).on_conflict_do_nothing())
 
     def _delete_of(self, table: Table, old: Select[Any]) -> int:
         return int(self._execute(delete(table).where(table.c.job.in_(old))).rowcount)
@@ -190,7 +190,7 @@ class RetentionQueries(Queries):
 
     def _stream(self, query: Select[Any]) -> Iterable[Any]:
         # Fetched in parts: all bodies at once would not fit in memory.
-        return self._connection.execution_options(yield_per=_CHUNK).execute(query)
+        return self._connection.execute(query.execution_options(yield_per=_CHUNK))
 
 
 def _chunks(ids: list[int]) -> Iterator[list[int]]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from loom_store.queries.base import Queries, storable
 from loom_store.rows import from_millis
@@ -42,21 +41,6 @@ class WorkerRow:
     about: Mapping[str, Any]
 
 
-_NEW = insert(workers).values(
-    process=bindparam("its_process"),
-    started_at=bindparam("moment"),
-    seen_at=bindparam("moment"),
-    about=bindparam("its_about"),
-)
-_NEW = _NEW.on_conflict_do_update(
-    index_elements=[workers.c.process],
-    set_={
-        "started_at": _NEW.excluded.started_at,
-        "seen_at": _NEW.excluded.seen_at,
-        "stopped_at": None,
-        "about": _NEW.excluded.about,
-    },
-)
 _ONE = update(workers).where(workers.c.process == bindparam("its_process"))
 _SEEN = _ONE.values(seen_at=bindparam("moment"))
 _STOPPED = _ONE.values(seen_at=bindparam("moment"), stopped_at=bindparam("moment"))
@@ -75,9 +59,11 @@ class WorkerQueries(Queries):
 
         Those that are gone for `KEPT_SECONDS` are forgotten, unless a step that one of them had is under way.
         """
-        given = {"its_process": process, "moment": self._millis(), "its_about": storable(json.dumps(dict(about)))}
-        self._execute(_OLD, {"moment": self._millis() - round(KEPT_SECONDS * 1000)})
-        self._execute(_NEW, given)
+        now = self._millis()
+        self._execute(_OLD, {"moment": now - round(KEPT_SECONDS * 1000)})
+        told = {"started_at": now, "seen_at": now, "stopped_at": None, "about": storable(json.dumps(dict(about)))}
+        new = self._insert(workers).values(process=process, **told)
+        self._execute(new.on_conflict_do_update(index_elements=[workers.c.process], set_=told))
 
     def renew_worker(self, process: str) -> None:
         """Say that a worker lives."""

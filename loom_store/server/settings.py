@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from loom_dsl.errors import ConfigurationError
-from loom_store.location import default_store_path
+from loom_store.location import default_store_path, shown_place
 
 DEFAULT_QUEUE = "loom"
 TEMPORAL_NAMES = {
@@ -34,7 +34,7 @@ class ConnectionSettings(BaseSettings):
     task_queue: str = DEFAULT_QUEUE
     """Task queue that workers serve: the base name, to which the store's id is added."""
     store: str = ""
-    """Path of the store; empty means the default of the namespace."""
+    """Path of the store, or the address of a PostgreSQL database; empty means the default of the namespace."""
     connect_seconds: float = 5.0
     """How long to try to connect."""
     tls: bool | None = None
@@ -60,6 +60,10 @@ class ConnectionSettings(BaseSettings):
     def store_path(self) -> str | Path:
         """Give the store's place."""
         return self.store or default_store_path(self.namespace)
+
+    def shown_store(self) -> str:
+        """Give the store's place as messages and logs have it, without a password."""
+        return shown_place(self.store_path())
 
 
 Kind = TypeVar("Kind", bound=ConnectionSettings)

@@ -156,8 +156,16 @@ def test_a_store_that_somebody_holds_fails(settings: Settings, tmp_path: Path) -
 
 
 def test_an_address_of_a_store_that_is_none_fails(settings: Settings) -> None:
-    found = checks(settings.model_copy(update={"store": "postgres://secret@host/db"}))
+    found = checks(settings.model_copy(update={"store": "mysql://me:secret@host/db"}))
     assert found["store"].status is Status.FAIL
+    assert "secret" not in found["store"].found
+
+
+def test_a_store_on_a_server_that_does_not_answer_fails_without_its_password(settings: Settings) -> None:
+    store = find(checks(settings.model_copy(update={"store": "postgresql://me:secret@127.0.0.1:1/db"})), "store")
+    assert (store.what, store.status) == ("store postgresql://me@127.0.0.1:1/db", Status.FAIL)
+    assert "does not answer" in store.found
+    assert "secret" not in store.found + store.fix
 
 
 # -- the model ---------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """By which command a failed job goes on is found in the store alone, and is told only where it would help."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +25,8 @@ STOOD: dict[str, Any] = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=NOW.timestamp) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=NOW.timestamp) as opened:
         yield opened
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +27,8 @@ def past() -> Past:
 
 
 @pytest.fixture
-def store(tmp_path: Path, past: Past) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=past) as opened:
+def store(place: str, past: Past) -> Iterator[Store]:
+    with Store.open(place, clock=past) as opened:
         yield opened
 
 

@@ -1,7 +1,6 @@
 """Many tasks, threads and loops on one store: order, isolation, cancellation, shared commits."""
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,13 +14,13 @@ from loom_dsl.errors import StoreError, StoreLocked
 from loom_store import engine as engine_module
 from loom_store.store import Store
 from loom_store.transaction import Transaction
-from tests.support.stores import problems
+from tests.support.stores import beside, problems
 from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db") as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
         yield opened
 
 
@@ -77,13 +76,13 @@ async def test_a_failure_passes_through_and_undoes_only_its_own(store: Store) ->
     assert told(store) == ["a", "b", "c"]
 
 
-async def test_functions_that_wait_share_one_commit(store: Store, tmp_path: Path) -> None:
+async def test_functions_that_wait_share_one_commit(store: Store, place: str) -> None:
     gate, _, tasks = await queue_up(store, [lambda tx, n=n: tell(tx, str(n)) for n in range(20)])
     seen: set[int] = set()
 
     def look(tx: Transaction) -> None:
         # From inside the group nothing of it can be seen by others.
-        seen.add(committed_events(tmp_path))
+        seen.add(committed_events(place))
 
     tasks.append(asyncio.ensure_future(store.write(look)))
     await asyncio.sleep(0)
@@ -94,12 +93,9 @@ async def test_functions_that_wait_share_one_commit(store: Store, tmp_path: Path
     assert told(store) == [str(n) for n in range(20)]
 
 
-def committed_events(tmp_path: Path) -> int:
-    connection = sqlite3.connect(tmp_path / "loom.db")
-    try:
-        return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
-    finally:
-        connection.close()
+def committed_events(place: str) -> int:
+    with beside(place) as connection:
+        return int(connection.exec_driver_sql("SELECT count(*) FROM events").scalar_one())
 
 
 async def test_a_cancelled_write_that_has_not_begun_is_left_out(store: Store) -> None:
@@ -180,8 +176,8 @@ def test_a_write_inside_a_write_says_so_and_does_not_hang(store: Store) -> None:
         store.write_sync(lambda tx: store.write_sync(lambda inner: tell(inner, "a")))
 
 
-def test_a_closed_store_says_so_after_finishing_what_was_queued(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "loom.db")
+def test_a_closed_store_says_so_after_finishing_what_was_queued(place: str) -> None:
+    store = Store.open(place)
     futures = [store._writer.submit(lambda tx, n=n: tell(tx, str(n)), True) for n in range(100)]
     store.close()
     store.close()
@@ -220,6 +216,7 @@ sys.stdin.readline()
         assert store.write_sync(lambda tx: tell(tx, "after")) == (2, 1)
 
 
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
 def test_a_full_disk_loses_nothing_that_was_acknowledged(store: Store) -> None:
     """SQLite's own limit of pages stands for the disk: it fails in the same way, and rolls back by itself."""
     store.write_sync(lambda tx: tell(tx, "before"))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=NOW.timestamp) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=NOW.timestamp) as opened:
         yield opened
 
 

@@ -1,7 +1,6 @@
 """Sessions, their entries and leases."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +14,8 @@ from loom_store.transaction import Transaction
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db") as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
         opened.write_sync(lambda tx: tx.create_session("s"))
         yield opened
 
@@ -109,11 +108,11 @@ def test_a_range_is_the_same_whatever_is_in_memory(
     assert "".join(texts(store, "s", start, end)) == expected
 
 
-def test_entries_in_memory_grow_with_what_is_appended_here_and_elsewhere(store: Store, tmp_path: Path) -> None:
+def test_entries_in_memory_grow_with_what_is_appended_here_and_elsewhere(store: Store, place: str) -> None:
     append(store, "a", "1")
     assert texts(store) == ["1"]
     append(store, "b", "2")
-    with Store.open(tmp_path / "loom.db") as other:
+    with Store.open(place) as other:
         append(other, "c", "3")
     assert texts(store) == ["1", "2", "3"]
 
@@ -134,8 +133,8 @@ def test_entries_of_a_write_that_failed_are_never_seen(store: Store) -> None:
     assert texts(store) == ["1", "3"]
 
 
-def test_memory_for_entries_is_bounded_and_reading_stays_right(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "loom.db", entry_cache_bytes=3000, blob_cache_bytes=100) as store:
+def test_memory_for_entries_is_bounded_and_reading_stays_right(place: str) -> None:
+    with Store.open(place, entry_cache_bytes=3000, blob_cache_bytes=100) as store:
         for name in "abc":
             store.write_sync(lambda tx, n=name: tx.create_session(n))
             append(store, "k", *[f"{name}{n}" for n in range(20)], session=name)
@@ -200,11 +199,11 @@ def test_what_is_not_there_is_named(store: Store) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"x", b"hello " * 1000, bytes(range(256)) * 3, "ä\ud800".encode("utf8", "surrogatepass")]
 )
-def test_a_content_comes_back_byte_for_byte_from_the_file(store: Store, tmp_path: Path, data: bytes) -> None:
+def test_a_content_comes_back_byte_for_byte_from_the_file(store: Store, place: str, data: bytes) -> None:
     digest = store.write_sync(lambda tx: tx.put_blob(data))
     assert store.write_sync(lambda tx: tx.put_blob(data)) == digest
     assert store.cached_blob(digest) == data
-    with Store.open(tmp_path / "loom.db") as other:
+    with Store.open(place) as other:
         assert other.cached_blob(digest) is None
         assert other.read_sync(lambda tx: tx.get_blob(digest)) == data
 

@@ -1,7 +1,6 @@
 """Events and streamed text."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from loom_store.store import Store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db") as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
         yield opened
 
 
@@ -71,9 +70,9 @@ def test_a_limit_is_kept_and_none_is_none(store: Store) -> None:
     assert read(store, limit=0) == []
 
 
-def test_an_event_without_a_time_of_its_own_has_the_one_at_which_it_was_stored(tmp_path: Path) -> None:
+def test_an_event_without_a_time_of_its_own_has_the_one_at_which_it_was_stored(place: str) -> None:
     now = 1_700_000_000.75
-    with Store.open(tmp_path / "timed.db", clock=lambda: now) as store:
+    with Store.open(place, clock=lambda: now) as store:
         append(store, "a", "1")
         now += 9
         store.write_sync(lambda tx: tx.append_events("j", "b", [{"t": "node_end", "at": 5.5}, {"t": "state"}]))

@@ -24,8 +24,8 @@ PLAN = compile_agent(Agent(name="tester", model="m"))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=NOW.timestamp) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=NOW.timestamp) as opened:
         yield opened
 
 

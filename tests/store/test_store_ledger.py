@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,19 @@ A, B = "a" * 64, "b" * 64
 T0 = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 
 
+NUL = "c\0d"
+
+
+def test_a_nul_that_a_model_sends_is_kept_as_its_escape_and_its_call_is_found_again(store: Store) -> None:
+    given = {"job": "j", "turn": 0, "call_id": NUL, "tool": "t", "arguments_digest": "0" * 64}
+    begun = [store.write_sync(lambda tx: tx.begin_effect(f"j/0/{NUL}", **given)) for _ in range(2)]
+    assert [effect.created for effect in begun] == [True, False]
+    assert begun[1].call_id == r"c\x00d"
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=lambda: T0.timestamp()) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=lambda: T0.timestamp()) as opened:
         yield opened
 
 

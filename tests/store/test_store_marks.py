@@ -1,7 +1,6 @@
 """Marks of jobs: once each, in order, gone with their job."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ def ended(tx: Transaction, job: str, above: str | None = None, at: datetime | No
     tx.update_job(job, ended_at=at)
 
 
-def test_a_mark_is_kept_once_and_in_order(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "loom.db") as store:
+def test_a_mark_is_kept_once_and_in_order(place: str) -> None:
+    with Store.open(place) as store:
         for value in ("b", "a", "b"):
             store.write_sync(lambda tx, value=value: tx.mark("job", "untrusted", value))
         store.write_sync(lambda tx: tx.mark("job", "words", "w"))
@@ -28,17 +27,17 @@ def test_a_mark_is_kept_once_and_in_order(tmp_path: Path) -> None:
         assert store.read_sync(lambda tx: tx.marks("other", "untrusted")) == []
 
 
-def test_marks_of_child_jobs_are_found_and_no_others(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "loom.db") as store:
+def test_marks_of_child_jobs_are_found_and_no_others(place: str) -> None:
+    with Store.open(place) as store:
         for job, above in {"job": None, "job.a": "job", "b": "job.a", "job.own": None, "job.own.c": "job.own"}.items():
             store.write_sync(lambda tx, job=job, above=above: ended(tx, job, above))  # type: ignore[misc]
             store.write_sync(lambda tx, job=job: tx.mark(job, "untrusted", f"by {job}"))  # type: ignore[misc]
         assert store.read_sync(lambda tx: tx.marks_below("job", "untrusted")) == ["by b", "by job.a"]
 
 
-def test_marks_go_with_their_job_and_keep_what_they_name_until_then(tmp_path: Path) -> None:
+def test_marks_go_with_their_job_and_keep_what_they_name_until_then(place: str) -> None:
     old, new = b"a policy of an old job", b"a policy of a job that runs"
-    with Store.open(tmp_path / "loom.db", clock=lambda: THEN.timestamp()) as store:
+    with Store.open(place, clock=lambda: THEN.timestamp()) as store:
 
         def work(tx: Transaction) -> None:
             ended(tx, "old")
@@ -61,11 +60,11 @@ LINES: dict[str, dict[str, str | None]] = {
 
 @pytest.mark.parametrize("jobs", LINES.values(), ids=LINES)
 def test_what_a_pruned_child_read_from_outside_counts_above_it_until_that_job_goes(
-    tmp_path: Path, jobs: dict[str, str | None]
+    place: str, jobs: dict[str, str | None]
 ) -> None:
     """Of each line the lowest job has read something; those that have ended are pruned, and later all are."""
     running, lowest = ("top", "stays"), [*jobs][-1]
-    with Store.open(tmp_path / "loom.db", clock=lambda: THEN.timestamp()) as store:
+    with Store.open(place, clock=lambda: THEN.timestamp()) as store:
 
         def sources(job: str) -> list[str]:
             return store.read_sync(lambda tx: sources_below(tx, job))

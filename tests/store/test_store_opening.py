@@ -167,7 +167,7 @@ def test_an_address_names_a_file_and_a_mode(address: str, path: str, mode: str) 
 @pytest.mark.parametrize(
     ("address", "says"),
     [
-        ("postgresql://host/db", "postgresql is not supported"),
+        ("mysql://host/db", "mysql is not supported"),
         (":memory:", "names no file"),
         ("", "names no file"),
         ("sqlite://a.db", "three slashes"),

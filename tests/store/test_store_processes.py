@@ -37,9 +37,9 @@ with Store.open(path) as store:
 """
 
 
-def start(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+def start(place: str, name: str, count: int) -> subprocess.Popen[str]:
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), name, str(count)],
+        [sys.executable, "-c", WRITER, place, name, str(count)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -57,11 +57,10 @@ def release(*writers: subprocess.Popen[str]) -> None:
         writer.stdin.flush()
 
 
-def test_a_reader_beside_two_writers_sees_every_event_once_and_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "loom.db"
-    with Store.open(path) as store:
+def test_a_reader_beside_two_writers_sees_every_event_once_and_in_order(place: str) -> None:
+    with Store.open(place) as store:
         store.write_sync(lambda tx: tx.create_session("s"))
-        writers = [start(path, name, 60) for name in "ab"]
+        writers = [start(place, name, 60) for name in "ab"]
         release(*writers)
 
         seen: list[tuple[int, dict[str, object]]] = []
@@ -88,11 +87,10 @@ def test_a_reader_beside_two_writers_sees_every_event_once_and_in_order(tmp_path
 
 @pytest.mark.crash
 @pytest.mark.parametrize("after", [1, 7, 30])
-def test_a_killed_writer_leaves_all_that_it_acknowledged_and_nothing_by_halves(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "loom.db"
-    with Store.open(path) as store:
+def test_a_killed_writer_leaves_all_that_it_acknowledged_and_nothing_by_halves(place: str, after: int) -> None:
+    with Store.open(place) as store:
         store.write_sync(lambda tx: tx.create_session("s"))
-    writer = start(path, "a", 0)
+    writer = start(place, "a", 0)
     release(writer)
     assert writer.stdout is not None
     acknowledged = [writer.stdout.readline() for _ in range(after)]
@@ -100,7 +98,7 @@ def test_a_killed_writer_leaves_all_that_it_acknowledged_and_nothing_by_halves(t
     acknowledged += [line for line in writer.stdout if line.endswith("\n")]
     writer.communicate(timeout=PATIENCE)
 
-    with Store.open(path) as store:
+    with Store.open(place) as store:
         assert store.read_sync(problems) == []
         entries = store.read_sync(lambda tx: tx.read_entries("s"))
         effects = store.read_sync(lambda tx: tx.effects("j"))

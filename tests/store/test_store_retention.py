@@ -1,19 +1,19 @@
 """What prune removes, and what it must not touch; integrity; sizes."""
 
 import random
-import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, func, select, update
 
 from loom_dsl.errors import BlobMissing, ConflictError, NotFoundError, SessionBusy
 from loom_store.queries.retention import Pruned
 from loom_store.rows import ApprovalRow, NewEntry
 from loom_store.store import Store
+from loom_store.tables import blobs, entries, events
 from loom_store.transaction import Transaction
-from tests.support.stores import problems, sizes
+from tests.support.stores import beside, problems, sizes
 
 DAY = timedelta(days=1)
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=clock) as opened:
+def store(place: str, clock: Clock) -> Iterator[Store]:
+    with Store.open(place, clock=clock) as opened:
         yield opened
 
 
@@ -253,15 +253,14 @@ def test_a_pruned_name_is_not_used_again_in_a_conversation_that_has_what_it_said
         use("j", None, "shared")
 
 
-def test_damage_is_found_and_named(store: Store, use: Callable[..., None], tmp_path: Path) -> None:
+def test_damage_is_found_and_named(store: Store, use: Callable[..., None], place: str) -> None:
     use("j", None)
     sound(store)
-    connection = sqlite3.connect(tmp_path / "loom.db")
-    connection.execute("UPDATE blobs SET body = x'0068' WHERE id = (SELECT max(id) FROM blobs)")
-    connection.execute("DELETE FROM events WHERE last = 2")
-    connection.execute("UPDATE entries SET content = 999")
-    connection.commit()
-    connection.close()
+    with beside(place) as connection:
+        damaged = update(blobs).where(blobs.c.id == select(func.max(blobs.c.id)).scalar_subquery())
+        connection.execute(damaged.values(body=b"\0h"))
+        connection.execute(delete(events).where(events.c.last == 2))
+        connection.execute(update(entries).values(content=999))
 
     findings = store.read_sync(problems)
     assert [line.split(":")[0] for line in findings] == [
@@ -271,21 +270,21 @@ def test_damage_is_found_and_named(store: Store, use: Callable[..., None], tmp_p
     ]
 
 
-def test_sizes_are_those_of_the_file(store: Store, use: Callable[..., None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
+def test_sizes_are_those_of_the_file(store: Store, use: Callable[..., None], place: str) -> None:
     use("j", None)
     store.write_sync(lambda tx: tx.put_blob(bytes(range(256)) * 1000))
     before = sizes(store)
     assert before.tables["blobs"] < 30_000
     store.close()
-    with Store.open(tmp_path / "loom.db") as again:
+    with Store.open(place) as again:
         report = sizes(again)
     assert report.tables == before.tables
     assert report.total + report.free == report.file
 
 
-def test_compacting_gives_the_room_back_and_keeps_the_rest(
-    store: Store, use: Callable[..., None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("places", ["sqlite"], indirect=True)
+def test_compacting_gives_the_room_back_and_keeps_the_rest(store: Store, use: Callable[..., None]) -> None:
     use("j", None)
     garbage = store.write_sync(lambda tx: [tx.put_blob(random.Random(n).randbytes(50_000)) for n in range(20)])
     store.write_sync(lambda tx: tx.update_job("j", ended_at=T0 + 20 * DAY))

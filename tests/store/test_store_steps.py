@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ KEY = "job/0/execute#1"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db", clock=lambda: 1_000.0) as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place, clock=lambda: 1_000.0) as opened:
         opened.write_sync(lambda tx: tx.append_events("job", "begun", [{"t": "control", "n": 0}]))
         yield opened
 
@@ -75,9 +74,9 @@ async def test_a_note_does_not_take_along_what_waits_for_the_disk(store: Store) 
     assert store.read_sync(lambda tx: tx.marks("job", "words")) == ["w"]
 
 
-def test_a_job_that_is_pruned_takes_its_steps_along(store: Store, tmp_path: Path) -> None:
+def test_a_job_that_is_pruned_takes_its_steps_along(store: Store, place: str) -> None:
     begin(store, "p1")
-    with Store.open(tmp_path / "loom.db") as again:
+    with Store.open(place) as again:
         again.write_sync(lambda tx: tx.create_job("job", session="s", agent="a", plan="p", task="t", workdir="/",
                                                   namespace="n", task_queue="q", created_at=1.0))  # fmt: skip
         again.write_sync(lambda tx: tx.update_job("job", status="completed", ended_at=2.0))

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,8 +14,8 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "loom.db") as opened:
+def store(place: str) -> Iterator[Store]:
+    with Store.open(place) as opened:
         yield opened
 
 
@@ -136,8 +135,8 @@ async def test_a_task_that_outlives_the_block_writes_at_once(store: Store) -> No
     assert told(store) == ["late"]
 
 
-async def test_another_store_and_another_task_do_not_wait(store: Store, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "other.db") as other:
+async def test_another_store_and_another_task_do_not_wait(store: Store, places: Callable[[str], str]) -> None:
+    with Store.open(places("other")) as other:
         outside = asyncio.create_task(_when(begun := asyncio.Event(), store))
         async with store.together():
             await other.write_later(Tells("a"))

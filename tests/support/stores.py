@@ -1,9 +1,12 @@
 """Whether a store holds together, and how many bytes it takes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import Connection, create_engine, func, select
+from sqlalchemy.pool import NullPool
 
 from loom_store.queries.blobs import unpack
 from loom_store.store import Store
@@ -13,15 +16,17 @@ from loom_store.transaction import Transaction
 
 def problems(tx: Transaction) -> list[str]:
     """Look for damage: of the file, of the contents, gaps in entries and events, names without a row."""
-    lines = tx._connection.exec_driver_sql("PRAGMA quick_check(20)").scalars()
-    findings = [f"the database file: {line}" for line in lines if line != "ok"]
+    findings: list[str] = []
+    if tx._connection.dialect.name == "sqlite":
+        lines = tx._connection.exec_driver_sql("PRAGMA quick_check(20)").scalars()
+        findings = [f"the database file: {line}" for line in lines if line != "ok"]
     return [*findings, *_gaps(tx), *_dangling(tx), *_changed_contents(tx)]
 
 
 def _gaps(tx: Transaction) -> list[str]:
     found: list[str] = []
     offsets = select(jobs.c.name, func.max(events.c.last).label("end"), func.sum(events.c.count).label("held"))
-    for row in tx._execute(offsets.join(jobs, jobs.c.id == events.c.job).group_by(events.c.job)):
+    for row in tx._execute(offsets.join(jobs, jobs.c.id == events.c.job).group_by(jobs.c.name)):
         if row.end != row.held:
             found.append(f"job {row.name}: {row.held} events, but the last offset is {row.end}")
     runs = select(
@@ -30,7 +35,7 @@ def _gaps(tx: Transaction) -> list[str]:
         func.max(entries.c.seq).label("last"),
         func.count().label("held"),
     ).join(entries, entries.c.session == sessions.c.id)
-    for row in tx._execute(runs.group_by(sessions.c.id)):
+    for row in tx._execute(runs.group_by(sessions.c.id, sessions.c.name, sessions.c.parent_end)):
         if row.last - row.start + 1 != row.held:
             found.append(f"session {row.name}: {row.held} entries from {row.start} to {row.last}")
     return found
@@ -55,6 +60,15 @@ def _is_intact(digest: bytes, body: bytes) -> bool:
         return sha256(unpack(body)).digest() == digest
     except Exception:  # any failure to unpack is damage
         return False
+
+
+@contextmanager
+def beside(place: str) -> Iterator[Connection]:
+    """Give a connection to a store's database that Loom knows nothing of; what is done there is committed."""
+    url = place.replace("postgresql://", "postgresql+psycopg://") if "://" in place else f"sqlite:///{place}"
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        yield connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,13 +103,13 @@ def prune(
         raise UserError(f"--older-than {older_than}: {error}") from None
     done = remove(connection.settings().store_path(), age, dry_run=dry_run, compact=compact)
     if json:
-        _print_json({"store": str(done.store), "before": done.before.isoformat(), "dry_run": dry_run, **_fields(done)})
+        _print_json({"store": done.store, "before": done.before.isoformat(), "dry_run": dry_run, **_fields(done)})
     else:
         _print_pruning(terminal_for(), done, dry_run)
     return DONE
 
 
-def _fields(done: "Pruning") -> dict[str, int]:
+def _fields(done: "Pruning") -> dict[str, int | None]:
     from dataclasses import asdict
 
     return {**asdict(done.pruned), "file_bytes": done.file_bytes}
@@ -125,7 +125,8 @@ def _print_pruning(paper: "Terminal", done: "Pruning", dry_run: bool) -> None:
     paper.line(f"{done.store}: of what ended before {local:%Y-%m-%d %H:%M} {verb}", hang=2)
     paper.line(f"  {plural(gone.jobs, 'job')}, {plural(gone.sessions, 'session')} with {entries}", hang=2)
     paper.line(f"  {batches} of events, {plural(gone.effects, 'effect')}, {plural(gone.approvals, 'approval')}", hang=2)
-    paper.line(f"  {plural(gone.blobs, 'content')} of {size(gone.blob_bytes)}B; the file has {size(done.file_bytes)}B")
+    left = "" if done.file_bytes is None else f"; the file has {size(done.file_bytes)}B"
+    paper.line(f"  {plural(gone.blobs, 'content')} of {size(gone.blob_bytes)}B{left}")
     if dry_run:
         paper.line("  nothing was removed; leave --dry-run out to remove it", "dim", hang=2)
 

@@ -44,7 +44,7 @@ async def info(
     from loom_dsl.text.printable import visible
 
     print(f"id       {found['id']}")
-    print(f"file     {visible(found['path'])}")
+    print(f"place    {visible(found['path'])}")
     for number, one in enumerate(found["epochs"]):
         print(visible(f"{'' if number else 'epochs':8} {one['number']}, since {one['began_at'][:19]}: {one['why']}"))
     for number, one in enumerate(found["workers"]):
@@ -85,4 +85,4 @@ def _told(tx: "Transaction", store: "Store") -> dict[str, Any]:
 
     epochs = [{**asdict(one), "began_at": datetime.fromtimestamp(one.began_at, UTC).isoformat()} for one in tx.epochs()]
     workers = [asdict(row) for row in tx.workers(alive=True)]
-    return {"id": store.id, "path": str(store.path), "epochs": epochs, "workers": workers}
+    return {"id": store.id, "path": store.place, "epochs": epochs, "workers": workers}

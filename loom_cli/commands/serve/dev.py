@@ -19,6 +19,7 @@ from loom_cli.errors import MISTAKE, UNCLEAR, say
 from loom_cli.options import named_by
 from loom_client.settings import Settings, without_access
 from loom_dsl.errors import ConfigurationError
+from loom_store.location import file_of
 
 # A worker keeps the tools that it has loaded: saying so when their files change.
 
@@ -81,7 +82,9 @@ class WorkerOptions:
         """Give the command line of the worker, which has these variables."""
         command = [sys.executable, "-P", "-m", "loom_cli", "worker", "--address", address]
         command += ["--namespace", settings.namespace, "--task-queue", settings.task_queue]
-        command += ["--store", str(settings.store_path()), "--root", str(self.root)]
+        if file_of(settings.store_path()) is not None:  # a server's address may have a password: not in a command line
+            command += ["--store", str(settings.store_path())]
+        command += ["--root", str(self.root)]
         command += [part for module in self.tools for part in ("--tools", module)]
         command += [part for name in self.secrets for part in ("--secret", name)]
         files = (("--mcp", self.mcp), ("--webhooks", self.webhooks), ("--approver-keys", self.keys))
@@ -129,7 +132,7 @@ def _print_addresses(server: DevServer, settings: Settings) -> None:
     lines = [f"Temporal server  {server.address}  (LOOM_ADDRESS)", f"HTTP API         http://{server.http_address}"]
     if server.ui_url:
         lines.append(f"web console      {server.ui_url}")
-    lines += [f"server's file    {server.db}", f"Loom's store     {settings.store_path()}  (LOOM_STORE)"]
+    lines += [f"server's file    {server.db}", f"Loom's store     {settings.shown_store()}  (LOOM_STORE)"]
     print("\n".join(lines), flush=True)
     if server.address != settings.address:
         print(f"other terminals: export LOOM_ADDRESS={server.address}", flush=True)
@@ -229,7 +232,7 @@ async def _child(
         yield None
         return
     patience = options.grace + _AFTER_GRACE
-    process = _spawn(options.command(settings, address), patience)
+    process = _spawn(options.command(settings, address), settings, patience)
     try:
         yield process
     finally:
@@ -251,13 +254,17 @@ async def _hurry(process: "subprocess.Popen[bytes]", at_once: asyncio.Event) -> 
     process.send_signal(signal.SIGTERM)  # its guardian passes it on
 
 
-def _spawn(command: list[str], patience: float) -> "subprocess.Popen[bytes]":
+def _spawn(command: list[str], settings: Settings, patience: float) -> "subprocess.Popen[bytes]":
     # Loom itself is found also where it is not installed but run from its directory.
     home = str(Path(__file__).resolve().parents[3])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return subprocess.Popen(
         [sys.executable, "-I", "-S", guardian.__file__, f"--grace={patience:g}", *command],
         stdin=subprocess.PIPE,
-        env={**without_access(os.environ), "PYTHONPATH": os.pathsep.join([*paths, home])},
+        env={
+            **without_access(os.environ),
+            "PYTHONPATH": os.pathsep.join([*paths, home]),
+            "LOOM_STORE": str(settings.store_path()),
+        },
         start_new_session=True,  # Ctrl-C at the terminal is ours to pass on, in order: the worker, then the server
     )

@@ -190,7 +190,7 @@ async def _serve(settings: "Settings", options: "WorkerOptions", max_activities:
             on_approval=options.on_approval,
             secret_names=options.secrets,
             ready=f"worker ready: queue {settings.task_queue}, namespace {settings.namespace} at {settings.address}, "
-            f"store {settings.store_path()}, root {options.root}{own}",
+            f"store {settings.shown_store()}, root {options.root}{own}",
             tls=access.tls,
             api_key=access.api_key,
             mcp=mcp,
