@@ -451,6 +451,8 @@ class _Reader:
         place = target[0]
         if place == GIVEN_FILE:
             return
+        if sign == ">&" and not _SIMPLE.fullmatch(place):
+            raise _UnreadableError("it holds >& before a word that bash may expand twice")
         if len(target) > 1 or is_told_later(place) or not place:
             raise _UnreadableError("only running it tells which file a redirection names")
         if place in _HARMLESS_FILES:

@@ -13,7 +13,7 @@ ffmpeg find gh git grep grunt gulp hatch head http id isort java javac jest jq k
 node npm npm-run-all npx nyc openssl pip pnpm poetry prettier ps python rg rollup run-s sed sh sort sphinx-build
 tail tar touch tr tsc tslint tsx turbo twine uniq uv uvx vercel vitest wc webpack wget which xargs xo yarn
 """
-OPTIONS = ("git -C *", "find * -delete", "sed -i *", "curl * -o *", "git config *")
+OPTIONS = ("echo *", "printf *", "git -C *", "find * -delete", "sed -i *", "curl * -o *", "git config *")
 POLICY = {
     "allow": [
         *(f"execute_bash({name})" for name in [*(f"{name} *" for name in PROGRAMS.split()), *OPTIONS]),

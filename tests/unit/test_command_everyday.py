@@ -25,7 +25,7 @@ def test_few_lines_of_others_ask_and_none_is_refused() -> None:
     decided = [verdict(lines_of_others.POLICY, line).decision for line in lines_of_others.LINES]
     assert len(decided) == 500
     assert decided.count("deny") == 0
-    assert decided.count("ask") <= 41
+    assert decided.count("ask") <= 42
 
 
 NARROW = {

@@ -90,6 +90,7 @@ def test_what_cannot_be_judged_is_asked_and_never_refused_as_if_a_rule_had_cover
         ("[[ $x -eq 1 ]]", "'[['"),
         ("GIT_TRACE=1 git status", "GIT_TRACE=1"),
         ("A=b make", "it sets A"),
+        ("echo >&'f$(rm x)'", "expand twice"),
         ("xargs timeout -k <<< '5 5 rm x'", "timeout"),
         ("xargs env -u <<< 'A rm x'", "only running it tells whether"),
         ("set -a", "-a"),
