@@ -348,7 +348,7 @@ class _Chart:
     def _headline(self, key: str) -> list[Span]:
         """What is told of a node: its sign, its name, what it does, and where the job stands."""
         marks = self._marks
-        if key in (START, ABORT):
+        if key.startswith(">"):
             return [Span(marks.way_in, "green"), Span(key[1:], "green")]
         node = self._nodes[key]
         here = self._overlay.holds(self._name, key)

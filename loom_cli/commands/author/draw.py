@@ -60,8 +60,8 @@ async def graph(
     connection: ConnectionOptions,
 ) -> int:
     """Draw a graph."""
-    from loom_dsl.authoring.view import view
     from loom_cli.project.files import ANY_MODEL, plan_of
+    from loom_dsl.authoring.view import view
     from loom_dsl.errors import UserError
 
     chosen = form or ("text" if sys.stdout.isatty() else "mermaid")
@@ -101,7 +101,8 @@ def _show(plan: "Plan", form: str, part: "View", overlay: "Overlay | None") -> N
         if (edges := edges_of(drawn)) > MAX_EDGES:
             print(
                 f"the drawing has {edges} edges, and Mermaid draws at most {MAX_EDGES} unless its page says otherwise: "
-                f"write `maxEdges: {edges}` where it calls mermaid.initialize, draw less by --only or --depth, or use --format svg or dot",
+                f"write `maxEdges: {edges}` where it calls mermaid.initialize, "
+                "draw less by --only or --depth, or use --format svg or dot",
                 file=sys.stderr,
             )
 
