@@ -134,8 +134,14 @@ def _way_in(seen: View, name: str) -> tuple[str, ...]:
 
 
 def _beside(text: str) -> str:
-    """Write the label of an edge: Graphviz lays it out at the right of its line, and the spaces keep it off both."""
-    return _label(text, around="\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}")
+    """Write the label of an edge. Graphviz puts it at the right of its line.
+
+    So its rows begin at the left, a space away from the line, and have room at their right: where the reader's letters
+    are wider than those that Graphviz measured with, they grow away from the line and not over it.
+    """
+    space = "\N{NO-BREAK SPACE}"
+    rows = _rows(short(text, MAX_LABEL))
+    return '"' + "".join(f"{space * 2}{_plain(row)}{space * (2 + len(row) // 6)}\\l" for row in rows) + '"'
 
 
 def _id(*parts: str) -> str:
@@ -143,11 +149,14 @@ def _id(*parts: str) -> str:
     return _quoted("/".join(parts))
 
 
-def _label(*lines: str, around: str = "") -> str:
-    r"""Write lines as a label: Graphviz reads backslashes and ``&…;`` in one, so both are escaped."""
-    rows = (row for line in lines if line for row in _rows(short(line, MAX_LABEL)))
-    texts = (around + row.replace("\\", "\\\\").replace("&", "&amp;") + around for row in rows)
-    return '"' + "\\n".join(text.replace('"', '\\"') for text in texts) + '"'
+def _label(*lines: str) -> str:
+    """Write lines as a label."""
+    return '"' + "\\n".join(_plain(row) for line in lines if line for row in _rows(short(line, MAX_LABEL))) + '"'
+
+
+def _plain(row: str) -> str:
+    r"""Write a row of a label: Graphviz reads backslashes and ``&…;`` in one, so both are escaped."""
+    return row.replace("\\", "\\\\").replace("&", "&amp;").replace('"', '\\"')
 
 
 def _rows(line: str) -> list[str]:

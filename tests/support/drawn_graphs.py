@@ -61,7 +61,7 @@ def graphs(
             | st.fixed_dictionaries({"after": st.sampled_from([None, "5m", "${agent.x}"]), "to": target}),
             "exhausted": target,
             "max_visits": st.integers(1, 9),
-            "mutex": text,
+            "mutex": text.filter(bool),
             "compensate": st.builds(lambda activity: {"activity": activity}, text),
             "phase": text,
         },

@@ -77,7 +77,7 @@ def test_what_takes_an_effect_back_hangs_by_dots() -> None:
     nodes = {"x": {"tool": "t", "compensate": {"activity": "m:undo"}, "next": "y"}, "y": {"end": None}}
     picture = dot(plan_of(Graph.model_validate({"name": "g", "start": "x", "nodes": nodes})))
     assert '"g0/</x" [label="m:undo", shape=box, style=rounded]' in picture
-    assert '"g0/x" -> "g0/</x" [style=dotted, dir=none, label="\xa0\xa0undone by\xa0\xa0"]' in picture
+    assert '"g0/x" -> "g0/</x" [style=dotted, dir=none, label="\xa0\xa0undone by\xa0\xa0\xa0\\l"]' in picture
 
 
 def test_the_pipeline_of_tools_is_drawn_when_asked_for() -> None:
