@@ -182,7 +182,29 @@ def _join(schema: Schema) -> Schema:
 
 
 def _loop(schema: Schema) -> Schema:
-    return {**schema, "oneOf": [{"required": ["while"]}, {"required": ["until"]}]}
+    return {**_running(schema), "oneOf": [{"required": ["while"]}, {"required": ["until"]}]}
+
+
+def _map(schema: Schema) -> Schema:
+    one = {"properties": {"in_order": {"const": True}}, "required": ["in_order"]}
+    return {**_running(schema), "if": one, "then": {"properties": {"window": {"const": 1}}}}
+
+
+def _running(schema: Schema) -> Schema:
+    """What runs a graph names it, or has it, or has its only node."""
+    kept = {key: value for key, value in schema["properties"]["do"].items() if key == "description"}
+    several = {"anyOf": [{"required": ["nodes"]}, {"required": ["file"]}]}
+    alone = {"allOf": [{"$ref": "#/definitions/AnyNode"}, _without("next", "approved", "rejected")]}
+    graph = {"if": several, "then": {"$ref": "#/definitions/GraphEntry"}, "else": alone}
+    do = {**kept, "type": ["string", "object"], "if": {"type": "object"}, "then": graph}
+    return {**schema, "properties": {**schema["properties"], "do": do}}
+
+
+def _subgraph(schema: Schema) -> Schema:
+    graph = dict(schema["properties"]["graph"])
+    named = {"oneOf": graph.pop("oneOf")}
+    inside = {"if": {"type": "object", "required": ["nodes"]}, "then": {"$ref": "#/definitions/Body"}, "else": named}
+    return {**schema, "properties": {**schema["properties"], "graph": {**graph, **inside}}}
 
 
 def _permissions(schema: Schema) -> Schema:
@@ -218,6 +240,8 @@ FORMS: dict[str, Callable[[Schema], Schema]] = {
     "JoinSpec": _join,
     "Fail": _fail,
     "LoopSpec": _loop,
+    "MapSpec": _map,
+    "Subgraph": _subgraph,
     "Permissions": _permissions,
     "MockedError": _or_text,
     "MockedResult": _mocked_result,

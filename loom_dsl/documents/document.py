@@ -154,6 +154,20 @@ class Document:
     _keys: Mapping[DocumentPath, Position] = field(repr=False)
     _texts: Mapping[DocumentPath, YamlNode] = field(default_factory=dict, repr=False)
     _written: str = field(default="", repr=False)
+    _origins: Mapping[DocumentPath, DocumentPath] = field(default_factory=dict, repr=False)
+    """Where it was written what a short form has put elsewhere, by where it is now."""
+
+    def written_at(self, path: Sequence[str | int]) -> DocumentPath:
+        """Give the path, in the document as it was written, of what is at a path now."""
+        at = tuple(path)
+        length = len(at)
+        while length and self._origins:
+            if at[:length] in self._origins:
+                at = (*self._origins[at[:length]], *at[length:])
+                length = len(at)
+            else:
+                length -= 1
+        return at
 
     def position(self, path: Sequence[str | int] = (), *, key: bool = False) -> Position:
         """Give line and column (both from 1) of the value at a path, or of its key.

@@ -134,7 +134,7 @@ def _findings(document: Document, model: type[BaseModel], detail: ErrorDetails, 
 
 def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, hint: Hint | None) -> Diagnostic:
     kind, path = detail["type"], _document_path(document, detail["loc"], detail["type"])
-    name = _dotted(path)
+    name = _dotted(document, path)
     if kind in ("extra_forbidden", "unexpected_keyword_argument") and path:
         said = hint(document.data, path, suggest) if hint is not None else None
         if said is not None:
@@ -150,7 +150,7 @@ def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, h
         fix = f"the name has {foreign}" if foreign else "" if near or not known else f"known fields: {known}"
         return document.diagnostic("L002", message, path, fix=fix, key=True)
     if kind == "missing" and path:
-        owner = f" in `{_dotted(path[:-1])}`" if path[:-1] else ""
+        owner = f" in `{_dotted(document, path[:-1])}`" if path[:-1] else ""
         return document.diagnostic("L003", f"missing field `{path[-1]}`{owner}", path, fix="add it")
     if _CODE.fullmatch(kind):
         return _coded(document, kind, detail["msg"], path)
@@ -160,7 +160,7 @@ def _finding(document: Document, model: type[BaseModel], detail: ErrorDetails, h
     fix = ""
     if kind not in ("value_error", "assertion_error"):
         path = _short_form(document, path, detail["loc"])
-        name, fix = _dotted(path), _of_the_choices(detail, _value(document, path))
+        name, fix = _dotted(document, path), _of_the_choices(detail, _value(document, path))
         if kind == "too_short":
             least = detail.get("ctx", {}).get("min_length", 1)
             return document.diagnostic("L004", f"`{name}`: should have at least {least} members", path)
@@ -175,7 +175,7 @@ def _not_a_name(document: "Document", detail: ErrorDetails, path: tuple[str | in
     if key and _is_there(document, (*path, detail["loc"][-2])):
         path = (*path, detail["loc"][-2])
     given, pattern = str(detail["input"]), str(detail.get("ctx", {}).get("pattern", ""))
-    what = f"{'the name ' if key or path[-1:] == ('name',) else f'`{_dotted(path)}`: '}{shown(given)}"
+    what = f"{'the name ' if key or path[-1:] == ('name',) else f'`{_dotted(document, path)}`: '}{shown(given)}"
     foreign = strange_letter(given)
     rule = _PATTERNS.get(pattern, f"what fits {pattern}")
     because = f" has {foreign}" if foreign and pattern in _PATTERNS else " is not as it must be"
@@ -211,7 +211,7 @@ def _value(document: "Document", path: Sequence[str | int]) -> Json:
 
 def _coded(document: "Document", code: str, message: str, path: tuple[str | int, ...]) -> Diagnostic:
     """A finding with a code of its own."""
-    name = _dotted(path)
+    name = _dotted(document, path)
     return document.diagnostic(code, f"`{name}`: {message}" if name else message, path)
 
 
@@ -225,7 +225,7 @@ def _of_expression(document: "Document", path: tuple[str | int, ...], wrong: Wro
         fix = "write `${secret:NAME}` alone, in a tool's `with`"
         at = None if offset is None else secret.start()
         return document.diagnostic(code, message, path, fix=fix, offset=at)
-    name = _dotted(path)
+    name = _dotted(document, path)
     message = f"`{name}`: {wrong.message}" if name else wrong.message
     return document.diagnostic("L130", message, path, offset=offset)
 
@@ -293,9 +293,9 @@ def _is_there(document: "Document", path: Sequence[str | int], *, inner: bool = 
     return isinstance(value, dict | list) or not inner
 
 
-def _dotted(path: Sequence[str | int]) -> str:
+def _dotted(document: "Document", path: Sequence[str | int]) -> str:
     text = ""
-    for part in path:
+    for part in document.written_at(path):
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 

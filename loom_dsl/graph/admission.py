@@ -16,6 +16,7 @@ from loom_dsl.graph.edges import Node
 from loom_dsl.graph.extend import KEYS as EXTENDING
 from loom_dsl.graph.generated import Allow, GeneratedGraph, refusal, too_large, unwrapped
 from loom_dsl.graph.graph import Graph, filled_input
+from loom_dsl.graph.inline import with_graphs_moved
 from loom_dsl.graph.nodes import Activity, AgentNode, LlmNode, Loop, Map, Subgraph, ToolCallNode
 from loom_dsl.graph.plan import Plan
 from loom_dsl.observe.events import EventType
@@ -312,6 +313,7 @@ def _document(text: str, allow: Allow, source: str) -> Document:
 
 
 def _refuse(document: Document, wrong: Iterable[tuple[DocumentPath, str]]) -> None:
+    document, _ = with_graphs_moved(document)
     found = dict.fromkeys(document.diagnostic(NOT_ALLOWED, message, place, key=True) for place, message in wrong)
     if found:
         findings: list[Diagnostic] = sorted(found, key=lambda one: (one.line or 0, one.column or 0))

@@ -20,6 +20,7 @@ from loom_dsl.graph.checks.unit import Contracts, Finding, Resolve, shipped_grap
 from loom_dsl.graph.extend import extended
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.hints import misplaced
+from loom_dsl.graph.inline import with_graphs_moved
 from loom_dsl.graph.library import NAMES, shipped, source_of
 from loom_dsl.graph.nodes import AgentNode, Loop, Map, Subgraph
 from loom_dsl.graph.plan import Plan
@@ -332,13 +333,14 @@ def _compiled(
             return None, error.diagnostics
 
     document = extended(of_kind(document, _KINDS), lambda name: shipped(name).dump(), NAMES)
+    document, inline = with_graphs_moved(document)
     included = Included(document, read_file, compile_file, chain)
     document = included.document
     library = {name: shipped(name) for name in NAMES}
     # What is wrong with its file is told; that there is no such graph would be no news.
     library |= {name: Graph.model_construct(name=name, start="", nodes={}) for name in included.missing}
     agents, findings = agents_of(document, read_file, env)
-    findings += _kept_name(document)
+    findings += [*inline, *_kept_name(document)]
     agents |= included.agents
     graph, wrong = model_findings(document, Graph, without_header(document.data, Graph), hint=misplaced)
     findings += wrong

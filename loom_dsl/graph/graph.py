@@ -14,6 +14,7 @@ from loom_dsl.approvals.policy import ApprovalPolicy
 from loom_dsl.errors import ExpressionError, UserError
 from loom_dsl.expr.template import plain
 from loom_dsl.fields import Part, Retry, seconds, some_time
+from loom_dsl.graph.inline import inlined
 from loom_dsl.graph.nodes import AnyNode
 from loom_dsl.graph.state import InputField, StateField, fits
 from loom_dsl.permissions.policy import Permissions
@@ -118,8 +119,9 @@ class Graph(Body):
 
     @model_validator(mode="before")
     @classmethod
-    def _apply_defaults(cls, value: Any) -> Any:
-        """Write the defaults into the activities: the normal form has none."""
+    def _written_out(cls, value: Any) -> Any:
+        """Name the graphs that are written where they are run, and write the defaults into the activities."""
+        value = inlined(value).data
         if not isinstance(value, dict) or "defaults" not in value:
             return value
         try:

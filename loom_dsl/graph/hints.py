@@ -43,7 +43,11 @@ INSIDE: Mapping[str, Mapping[str, str]] = {
     "fail": {"error": "code", "cause": "message", "reason": "message"},
     "llm": {**dict.fromkeys(("messages", "user", "input"), "prompt"), "instructions": "system"},
     "loop": {**dict.fromkeys(("graph", "body", "steps"), "do"), "condition": "until"},
-    "map": {**dict.fromkeys(("items", "list", "in"), "over"), **dict.fromkeys(("graph", "body", "steps"), "do")},
+    "map": {
+        **dict.fromkeys(("items", "list", "in"), "over"),
+        **dict.fromkeys(("graph", "body", "steps"), "do"),
+        **dict.fromkeys(("sequential", "sequentially", "ordered", "serial", "one_by_one"), "in_order: true"),
+    },
     "timer": {**dict.fromkeys(("duration", "seconds", "for"), "after"), "at": "until"},
 }
 """Fields of what stands behind a kind's key, by the kind."""
@@ -83,6 +87,10 @@ _KIND_WORDS = frozenset({"type", "kind", "resource", "uses", "call", "function",
 _BEFORE = frozenset({"depends_on", "depends", "dependencies", "needs", "requires", "after"})
 _OF_MODELS = frozenset({"temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty"})
 """What models take, by the names that most providers have."""
+_OF_MAPS: Mapping[str, str] = {
+    **{name: "write `window`" for name, meant in FIELDS.items() if meant == "window"},
+    **dict.fromkeys(("as", "item", "var", "variable"), "the item is always `item`, and its place in the list `index`"),
+}
 _SELDOM = frozenset({"phase", "state", "carrier", "events", "inbox"})
 """Fields that graphs of Loom itself use."""
 
@@ -149,8 +157,8 @@ def _inside(inner: list[Any], field: str) -> tuple[str, str] | None:
         return unknown, "write `deadline: {after: 4h, to: NODE}` beside `approval`"
     if len(inner) == 1 and field in INSIDE.get(inner[0], {}):
         return unknown, f"write `{INSIDE[inner[0]][field]}`"
-    if inner == ["map"] and FIELDS.get(field) == "window":
-        return unknown, "write `window`"
+    if inner == ["map"] and (advice := _OF_MAPS.get(field, "")):
+        return unknown, advice
     if inner == ["llm"] and field in _OF_MODELS:
         return unknown, f"write it in `parameters`: `parameters: {{{field}: …}}`"
     if inner == ["next"] and field in _OF_EDGES:

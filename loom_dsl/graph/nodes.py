@@ -464,7 +464,7 @@ class MapSpec(Part):
     over: str
     """Expression giving the list."""
     do: str
-    """Name of the graph."""
+    """Name of the graph; or the graph itself, ``{nodes: {…}}``, or its only node: ``{activity: "m:f"}``."""
     with_: Annotated[dict[str, JsonValue] | str | None, Field(alias="with")] = None
     """What the graph has as `input`, besides `item` and `index`, or a `${…}` that gives it; absent: what this graph
     has."""
@@ -472,6 +472,9 @@ class MapSpec(Part):
     """The index of the first item; a number, or a `${…}` that gives one."""
     window: Annotated[int, Field(ge=1, json_schema_extra={"maximum": MAX_WINDOW})] = 50
     """Most items under way at once."""
+    in_order: bool = Field(default=False, exclude=True)
+    """One item after another, in the order of the list, each with what those before it wrote into the state; short for
+    a `window` of 1."""
     barrier: Barrier | None = None
     """Order among the items; absent means none."""
     need: int | str | None = None
@@ -486,6 +489,15 @@ class MapSpec(Part):
     """Items that come while the map runs."""
     complete: str | None = None
     """Name of the event that ends the map with the results that there are."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_after_another(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("in_order") is not True:
+            return value
+        if value.get("window", 1) != 1:
+            raise ValueError("`in_order: true` is a `window` of 1; write one of the two")
+        return {**value, "window": 1}
 
     @field_validator("over", mode="before")
     @classmethod
@@ -526,7 +538,7 @@ class LoopSpec(Part):
     """Runs a graph again and again."""
 
     do: str
-    """Name of the graph."""
+    """Name of the graph; or the graph itself, ``{nodes: {…}}``, or its only node."""
     with_: Annotated[dict[str, JsonValue] | None, Field(alias="with")] = None
     """What the graph has as `input`, besides `index` and `item`, the result of the round before; mapped every round."""
     while_: Annotated[str | None, Field(alias="while")] = None
@@ -571,8 +583,9 @@ class Subgraph(Node):
     graph: Annotated[
         Annotated[str, Tag("name")] | Annotated[GeneratedGraph, Tag("written")], Discriminator(_named_or_written)
     ]
-    """Name of the graph: of this document's `graphs`, one that Loom ships, or this one itself. Or ``{from: NODE, allow:
-    {…}}``: a graph that the node wrote as text, which is checked, held against what is allowed, and run as a job."""
+    """Name of the graph: of this document's `graphs`, one that Loom ships, or this one itself. Or the graph itself,
+    ``{nodes: {…}}``. Or ``{from: NODE, allow: {…}}``: a graph that the node wrote as text, which is checked, held
+    against what is allowed, and run as a job."""
     with_: Annotated[dict[str, JsonValue] | str | None, Field(alias="with")] = None
     """What it has as `input`, or a `${…}` that gives it; absent: what this graph has, or nothing for a written one."""
     child: bool = False

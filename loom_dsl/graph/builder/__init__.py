@@ -42,6 +42,7 @@ from loom_dsl.graph.compiler import ReadFile, compile_graph
 from loom_dsl.graph.dump import to_yaml
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.hints import misplaced
+from loom_dsl.graph.inline import with_graphs_moved
 from loom_dsl.graph.plan import Plan
 from loom_dsl.permissions.policy import Permissions
 
@@ -151,9 +152,10 @@ class GraphBuilder(BodyBuilder):
             data = to_json(document)
         except UserError as error:
             refuse(error.message, self.name)
-        graph, findings = model_findings(Document(data, self.name, {}, {}), Graph, data, hint=misplaced)
-        if graph is None:
-            raise DocumentError(_without_place(findings))
+        document, wrong = with_graphs_moved(Document(data, self.name, {}, {}))
+        graph, findings = model_findings(document, Graph, document.data, hint=misplaced)
+        if graph is None or wrong:
+            raise DocumentError(_without_place([*wrong, *findings]))
         return graph
 
     def compile(

@@ -24,8 +24,9 @@ from loom_dsl.graph.builder.handles import (
 Handle = TypeVar("Handle", bound=NodeHandle)
 Arguments = Mapping[str, Value] | None
 """Arguments whose names Python does not take; the others are given by name."""
-GraphRef = Union["BodyBuilder", str]
-"""A graph of the same document, or the name of one: also of one that Loom ships."""
+GraphRef = Union["BodyBuilder", str, Callable[["BodyBuilder"], object]]
+"""A graph of the same document, the name of one (also of one that Loom ships), or a function that adds the nodes of one,
+which is named after the node that runs it, as one that a document has inside a node."""
 
 
 class BarrierOptions(TypedDict, total=False):
@@ -50,6 +51,7 @@ class MapOptions(TypedDict, total=False):
     with_: Mapping[str, Value] | Expr
     first: int | Expr
     window: int
+    in_order: bool
     barrier: BarrierOptions
     need: int | Expr
     done_when: Condition
@@ -187,7 +189,7 @@ class BodyBuilder:
 
         Args:
             id: The node's id.
-            graph: A graph of this document, or the name of one.
+            graph: A graph of this document, the name of one, or a function that adds the nodes of one.
             arguments: Values of its `input` whose names Python does not take. Without any, it has this graph's `input`.
             more: The other values of its `input`, by name.
 
@@ -197,7 +199,7 @@ class BodyBuilder:
         Raises:
             DocumentError: The id is taken, a value is not JSON, or the graph is one of another document.
         """
-        given: dict[str, object] = {"graph": self._graph_name(id, graph)}
+        given: dict[str, object] = {"graph": self._graph(id, graph)}
         return self._add(SubgraphHandle, id, given | ({} if arguments is None and not more else _with(arguments, more)))
 
     def written(
@@ -235,10 +237,12 @@ class BodyBuilder:
 
         Args:
             id: The node's id.
-            do: A graph of this document, or the name of one; it reads `item` and `index`, from 0.
+            do: A graph of this document, the name of one, or a function that adds the nodes of one; it reads `item` and
+                `index`, from 0.
             over: Expression that gives the list.
             options: ``with_``, the graph's `input` (that of this graph when absent); `first`, the first item's index;
-                `window`, how many items at most are under way; `barrier`, order among them; `need` and `done_when`,
+                `window`, how many items at most are under way; `in_order`, for one after another; `barrier`, order
+                among them; `need` and `done_when`,
                 when results suffice, and `rest`, what becomes of the other items; `detach`, to go on before they are
                 done; `open` and `complete`, events that add items and that end the map.
 
@@ -248,7 +252,7 @@ class BodyBuilder:
         Raises:
             DocumentError: The id is taken, a value is not JSON, or the graph is one of another document.
         """
-        spec: dict[str, object] = {"over": self._source(id, over), "do": self._graph_name(id, do)}
+        spec: dict[str, object] = {"over": self._source(id, over), "do": self._graph(id, do)}
         for name, value in options.items():
             spec[name.rstrip("_")] = self._source(id, cast("Condition", value)) if name == "done_when" else value
         if "barrier" in options:
@@ -274,7 +278,8 @@ class BodyBuilder:
 
         Args:
             id: The node's id.
-            do: A graph of this document, or the name of one; it reads `item`, the round before's result, and `index`.
+            do: A graph of this document, the name of one, or a function that adds the nodes of one; it reads `item`,
+                the round before's result, and `index`.
             max: Most rounds; one more fails the node with ``max_rounds``.
             while_: Condition for a round, looked at before it; `result` is that of the round before, at first null.
             until: Condition that ends the loop, looked at after each round; `result` is that of the round.
@@ -289,7 +294,7 @@ class BodyBuilder:
         given: dict[str, object] = {} if with_ is None else {"with": with_}
         for name, condition in (("while", while_), ("until", until)):
             given |= {} if condition is None else {name: self._source(id, condition)}
-        return self._add(StepHandle, id, {"loop": {"do": self._graph_name(id, do), "max": max, **given}})
+        return self._add(StepHandle, id, {"loop": {"do": self._graph(id, do), "max": max, **given}})
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -529,9 +534,13 @@ class BodyBuilder:
             refuse(f"`{target.id}` is not a node of this graph", self.name, node)
         return target.id
 
-    def _graph_name(self, id: str, graph: GraphRef) -> str:
+    def _graph(self, id: str, graph: GraphRef) -> str | dict[str, Any]:
         if isinstance(graph, str):
             return graph
+        if not isinstance(graph, BodyBuilder):
+            body = BodyBuilder(f"{id}_do", self._agents, {})
+            graph(body)
+            return body._document()
         if graph._agents is not self._agents:
             refuse(f"`{graph.name}` is a graph of another document", self.name, id)
         return graph.name

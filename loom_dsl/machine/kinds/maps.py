@@ -146,7 +146,7 @@ def _fill_window(machine: Moves, token: Token, node: Map) -> None:
     record, do, mapping, window = token.kept(MapRecord), node.map.do, node.map.with_, node.map.window
     if record.chunked:
         do, mapping = machine.plan.chunk(machine.state.frames[token.frame].graph, token.node), None
-        window = MAX_CHUNKS_AT_ONCE
+        window = min(MAX_CHUNKS_AT_ONCE, window)
     names = None if mapping is None else machine.names(token)
     while record.next < len(record.items) and record.next - len(record.done) < window:
         index = record.next
