@@ -25,7 +25,7 @@ Handle = TypeVar("Handle", bound=NodeHandle)
 Arguments = Mapping[str, Value] | None
 """Arguments whose names Python does not take; the others are given by name."""
 GraphRef = Union["BodyBuilder", str, Callable[["BodyBuilder"], object]]
-"""A graph of the same document, the name of one (also of one that Loom ships), or a function that adds the nodes of one,
+"""A graph of the same document, the name of one (also of one that Loom ships), or a function that adds nodes to one,
 which is named after the node that runs it, as one that a document has inside a node."""
 
 
