@@ -88,20 +88,22 @@ def with_graphs_moved(document: Document) -> tuple[Document, list[Diagnostic]]:
     if not found.moved:
         return document, []
     findings = list(_leading_on(document, found))
-    origins = {now: before for before, now in found.moved.items()}
-    origins |= {now[:2]: before for before, now in found.moved.items()}
-    values, keys = dict(document._values), dict(document._keys)
-    values |= _below(document._values, found.moved)
-    keys |= _below(document._keys, found.moved)
+    origins = {now[:length]: before for before, now in found.moved.items() for length in (2, len(now))}
+    values = {**document._values, **_below(document._values, found.moved)}
+    keys = {**document._keys, **_below(document._keys, found.moved)}
     for before, now in found.moved.items():
-        place, key = values.get(before), keys.get(before)
-        for around in (now[:length] for length in range(2, len(now) + 1) if place is not None):
-            values[around], keys[around] = place, place if len(around) > 2 or key is None else key
+        # What nobody has written, the graph of one node and its `nodes`, is where that node is.
+        for around in (now[:length] for length in range(2, len(now) + 1) if before in values):
+            values[around] = values[before]
+            keys[around] = keys.get(before, values[before]) if len(around) == 2 else values[before]
     texts = {**document._texts, **_below(document._texts, found.moved)}
-    moved = dataclasses.replace(
-        document, data=found.data, _values=values, _keys=keys, _texts=texts, _origins={**document._origins, **origins}
-    )
-    return moved, findings
+    places: dict[str, Any] = {
+        "_values": values,
+        "_keys": keys,
+        "_texts": texts,
+        "_origins": {**document._origins, **origins},
+    }
+    return dataclasses.replace(document, data=found.data, **places), findings
 
 
 def _written_in(nodes: Mapping[Any, Any]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
@@ -142,8 +144,8 @@ def _free(wanted: str, taken: set[str]) -> str:
 def _leading_on(document: Document, found: Inlined) -> Iterator[Diagnostic]:
     """A node in the place of a graph has no way out, as there is nothing to lead to; the finding is told once."""
     for before, (_, name, *inner) in found.moved.items():
-        node = found.data["graphs"][name]["nodes"].get(inner[1]) if inner else None
-        ways = [way for way in ("next", "approved", "rejected") if isinstance(node, dict) and way in node]
+        node = found.data["graphs"][name]["nodes"][inner[1]] if inner else {}
+        ways = [way for way in ("next", "approved", "rejected") if way in node]
         if ways:
             place = (*_origin(before, found.moved), ways[0])
             message = f"a node that stands for a graph leads nowhere, so it has no `{ways[0]}`"

@@ -303,3 +303,15 @@ def test_no_more_items_are_under_way_than_the_window(window: int) -> None:
         sim.step(most)
     assert most == window
     assert sim.outcome.result == ["good"] * 5
+
+
+@pytest.mark.parametrize(("window", "at_once"), [(1, 1), (2, 2), (5, 5), (50, 5)])
+def test_no_more_parts_of_a_long_list_are_under_way_than_the_window(window: int, at_once: int) -> None:
+    each = {"each": {"map": {"over": "input", "do": "inner", "window": window}, "next": "done"}, "done": EACH["done"]}
+    sim = simulate(plan_of(each, inner=ITEM), input=["good"] * 1_001)
+    most = 0
+    while not sim.outcome.over:
+        most = max(most, sum(work.at.endswith("/part#1") for work in sim.work))
+        sim.step(0)
+    assert most == at_once
+    assert sim.outcome.result == ["good"] * 1_001

@@ -10,6 +10,7 @@ from loom_dsl.graph.builder import BodyBuilder, GraphBuilder, R, item, nodes
 from loom_dsl.graph.compiler import check_text, compile_graph
 from loom_dsl.graph.dump import to_yaml
 from loom_dsl.graph.graph import Graph
+from tests.support.simulated import run
 
 HEAD = "loom: 1\nkind: graph\nname: g\n"
 ASKED = (
@@ -190,6 +191,4 @@ def test_items_in_order_see_what_those_before_them_wrote() -> None:
         "  each: {map: {over: input.words, do: {set: {line: '${state.line}${item}'}}, in_order: true}, next: done}\n"
         "  done: {end: '${state.line}'}\n"
     )
-    sim = Simulation(compile_graph(text, "g.yaml"), input={"words": ["a", "b", "c"]})
-    drive(sim)
-    assert sim.outcome.result == "abc"
+    assert run(compile_graph(text, "g.yaml"), input={"words": ["a", "b", "c"]}).result == "abc"

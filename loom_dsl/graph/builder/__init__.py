@@ -152,8 +152,8 @@ class GraphBuilder(BodyBuilder):
             data = to_json(document)
         except UserError as error:
             refuse(error.message, self.name)
-        document, wrong = with_graphs_moved(Document(data, self.name, {}, {}))
-        graph, findings = model_findings(document, Graph, document.data, hint=misplaced)
+        written, wrong = with_graphs_moved(Document(data, self.name, {}, {}))
+        graph, findings = model_findings(written, Graph, written.data, hint=misplaced)
         if graph is None or wrong:
             raise DocumentError(_without_place([*wrong, *findings]))
         return graph
