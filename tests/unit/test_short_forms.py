@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from jsonschema import Draft7Validator
 
 from loom_dsl.authoring.mermaid import edges_of, mermaid_plan
+from loom_dsl.authoring.schema import schema_of
 from loom_dsl.documents.document import load_yaml
 from loom_dsl.graph.builder import BodyBuilder, GraphBuilder, R, item, nodes
 from loom_dsl.graph.compiler import check_text, compile_graph
@@ -192,3 +194,20 @@ def test_items_in_order_see_what_those_before_them_wrote() -> None:
         "  done: {end: '${state.line}'}\n"
     )
     assert run(compile_graph(text, "g.yaml"), input={"words": ["a", "b", "c"]}).result == "abc"
+
+
+@pytest.mark.parametrize(
+    ("inside", "more", "fits"),
+    [
+        (f"{{{NODE}}}", "in_order: true", True),
+        ("{nodes: {a: {end: 1}}}", "in_order: true, window: 1", True),
+        ("{file: part.yaml}", "window: 5", True),
+        (f"{{{NODE}}}", "in_order: true, window: 5", False),
+        (f"{{{NODE}, next: done}}", "window: 5", False),
+        ('{actvity: "m:f"}', "window: 5", False),
+        ("[a]", "window: 5", False),
+    ],
+)
+def test_editors_are_told_the_same(inside: str, more: str, fits: bool) -> None:
+    data = load_yaml(INSIDE % (inside, more), "g.yaml").data
+    assert Draft7Validator(schema_of("graph")).is_valid(data) == fits
