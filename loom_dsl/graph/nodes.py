@@ -497,7 +497,8 @@ class MapSpec(Part):
             return value
         if value.get("window", 1) != 1:
             raise ValueError("`in_order: true` is a `window` of 1; write one of the two")
-        return {**value, "window": 1}
+        rest = {key: item for key, item in value.items() if key != "in_order"}
+        return {**rest, "window": 1}
 
     @field_validator("over", mode="before")
     @classmethod
