@@ -13,7 +13,7 @@ from typing import NamedTuple
 from loom_cli.render.terminal import Terminal, cells
 from loom_dsl.authoring.outline import OutlineEdge, about, notes, undone_by
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.authoring.view import Cutout, View, view
+from loom_dsl.authoring.view import Cutout, Excerpt, view
 from loom_dsl.graph.plan import Plan
 from loom_dsl.text.printable import visible
 
@@ -193,7 +193,7 @@ _PLAIN = _Marks("|", "+", "`", ("-", "->"), (".", ".>"), "@", "(below)", "(back)
 
 
 def draw(
-    paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None
+    paper: Terminal, plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: Excerpt | None = None
 ) -> None:
     """Write the graphs of a plan, the root first, wrapped at the width of the paper.
 

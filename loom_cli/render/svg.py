@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from loom_dsl.authoring.dot import dot
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.authoring.view import View
+from loom_dsl.authoring.view import Excerpt
 from loom_dsl.errors import ConfigurationError, UserError
 from loom_dsl.graph.plan import Plan
 
@@ -14,7 +14,7 @@ SECONDS = 60.0
 """How long the layout may take; one of 200 nodes takes a second."""
 
 
-def svg(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
+def svg(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: Excerpt | None = None) -> str:
     """Draw the graphs of a plan as one SVG picture.
 
     Args:

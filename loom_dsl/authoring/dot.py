@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from loom_dsl.authoring.kinds import BEEN, HERE, INK, KINDS, PAPER, WARNING
 from loom_dsl.authoring.outline import LINKS, about, lanes, notes, short, undone_by
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.authoring.view import Cutout, View, view
+from loom_dsl.authoring.view import Cutout, Excerpt, view
 from loom_dsl.graph.edges import Node
 from loom_dsl.graph.plan import Plan
 
@@ -38,7 +38,7 @@ _SHAPES = {
 }
 
 
-def dot(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
+def dot(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: Excerpt | None = None) -> str:
     """Draw the graphs of a plan as one directed graph with a cluster for each.
 
     A node's shape is its kind, and its colour the family of kinds. Solid lines are the ways of its result, dashed ones
@@ -116,7 +116,7 @@ def _fill(kind: str, style: str = "filled", border: str = "") -> str:
     return f'style={said}, fillcolor="{colour.fill}", color="{border or colour.line}"'
 
 
-def _links(seen: View, name: str, names: list[str], index: int) -> Iterator[str]:
+def _links(seen: Excerpt, name: str, names: list[str], index: int) -> Iterator[str]:
     """A line from each node that runs a graph to the cluster of that graph, or to its box."""
     for key, inner in seen.links.get(name, {}).items():
         place, kind = names.index(inner), seen.graphs[name].nodes[key].kind
@@ -127,7 +127,7 @@ def _links(seen: View, name: str, names: list[str], index: int) -> Iterator[str]
         yield f"    {_id(f'g{index}', key)} -> {target} [style=dotted, dir=none, label={label}{head}]"
 
 
-def _way_in(seen: View, name: str) -> tuple[str, ...]:
+def _way_in(seen: Excerpt, name: str) -> tuple[str, ...]:
     """What a line to a graph ends at: its start, or one of its nodes where the start is not drawn."""
     graph = seen.graphs.get(name)
     return (">", "start") if graph is None or "start" in graph.ways_in else (next(iter(graph.nodes)),)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from loom_dsl.authoring.kinds import BEEN, HERE, INK, KINDS
 from loom_dsl.authoring.outline import LINKS, OutlineEdge, about, edges, lanes, notes, short, undone_by
 from loom_dsl.authoring.overlay import Overlay
-from loom_dsl.authoring.view import Cutout, View, cutout, view
+from loom_dsl.authoring.view import Cutout, Excerpt, cutout, view
 from loom_dsl.graph.graph import Body
 from loom_dsl.graph.plan import Plan
 
@@ -66,7 +66,9 @@ def mermaid(graph: Body) -> str:
     return _flowchart(_indented(drawing.body()), [drawing])
 
 
-def mermaid_plan(plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: View | None = None) -> str:
+def mermaid_plan(
+    plan: Plan, *, whole: bool = False, overlay: Overlay | None = None, part: Excerpt | None = None
+) -> str:
     """Draw the graphs of a plan in one flowchart; a dotted line leads from each node that runs one to its frame.
 
     Args:

@@ -1,6 +1,6 @@
 """What a picture shows of a plan: all of it, some nodes and what is next to them, or graphs down to a depth.
 
-Every format draws a `View`, so what is left out is left out of all of them, and told in all of them.
+Every format draws an `Excerpt`, so what is left out is left out of all of them, and told in all of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Cutout:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Excerpt:
     """What is shown of a plan.
 
     Attributes:
@@ -68,7 +68,7 @@ def cutout(body: Body, kept: Iterable[str] | None = None) -> Cutout:
     )
 
 
-def view(plan: Plan, *, whole: bool = False, only: Sequence[str] = (), depth: int | None = None) -> View:
+def view(plan: Plan, *, whole: bool = False, only: Sequence[str] = (), depth: int | None = None) -> Excerpt:
     """Choose what a picture shows of a plan.
 
     Args:
@@ -104,7 +104,7 @@ def view(plan: Plan, *, whole: bool = False, only: Sequence[str] = (), depth: in
         name: {key: to for key, to in found.items() if key in drawn[name].nodes and to in rest}
         for name, found in links.items()
     }
-    return View(drawn, folded, kept)
+    return Excerpt(drawn, folded, kept)
 
 
 def _runners(plan: Plan, name: str, whole: bool) -> dict[str, str]:

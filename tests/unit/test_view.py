@@ -11,7 +11,7 @@ from loom_cli.render.terminal import Terminal
 from loom_dsl.authoring.dot import dot
 from loom_dsl.authoring.kinds import BEEN, HERE, INK, KINDS, PAPER, WARNING
 from loom_dsl.authoring.mermaid import mermaid_plan
-from loom_dsl.authoring.view import View, view
+from loom_dsl.authoring.view import Excerpt, view
 from loom_dsl.errors import UserError
 from loom_dsl.graph.graph import Graph
 from loom_dsl.graph.plan import Plan
@@ -31,13 +31,13 @@ PLAN = plan_of(
 )
 
 
-def text(plan: Plan, part: View) -> str:
+def text(plan: Plan, part: Excerpt) -> str:
     stream = io.StringIO()
     draw(Terminal(stream, columns=lambda: 200), plan, part=part)
     return stream.getvalue()
 
 
-FORMATS: list[Callable[[Plan, View], str]] = [
+FORMATS: list[Callable[[Plan, Excerpt], str]] = [
     text,
     lambda plan, part: mermaid_plan(plan, part=part),
     lambda plan, part: dot(plan, part=part),

@@ -13,7 +13,7 @@ from loom_cli.options import ConnectionOptions, Json, connection_options
 if TYPE_CHECKING:
     from loom_client.settings import Settings
     from loom_dsl.authoring.overlay import Overlay
-    from loom_dsl.authoring.view import View
+    from loom_dsl.authoring.view import Excerpt
     from loom_dsl.graph.plan import Plan
 
 
@@ -79,7 +79,7 @@ async def graph(
     return DONE
 
 
-def _show(plan: "Plan", form: str, part: "View", overlay: "Overlay | None") -> None:
+def _show(plan: "Plan", form: str, part: "Excerpt", overlay: "Overlay | None") -> None:
     if form == "text":
         from loom_cli.render.flowchart import draw
         from loom_cli.render.terminal import terminal_for
