@@ -189,12 +189,12 @@ _QUALIFIERS = _words(
 )
 
 
-@lru_cache(maxsize=4096)
 def is_telling(name: str) -> bool:
     """Whether a name says that its value is secret: its last word does, whatever stands before it."""
     return _told_by(name) != ""
 
 
+@lru_cache(maxsize=4096)
 def _told_by(name: str) -> str:
     """Give the word that tells, `key` and `auth` for those that tell only of what looks like a secret."""
     words = [word.lower() for word in _PARTS.findall(name.lower() if _ODD_CASE.search(name) else name)]
@@ -257,6 +257,8 @@ _UUID = re.compile(r"(?i:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 def is_secret(found: NamedValue) -> bool:
     """Whether a value beside a telling name is a secret, and not a type, a reference, a count, a word or a digest."""
     value, word = found.value[:4096].strip(), _told_by(found.name)
+    if len(value) < (4 if word.endswith(_STRONG) else 8):  # most are: what is too short costs no pattern
+        return False
     if _ALLOWED.fullmatch(value) or _REFERENCE.match(value):
         return False
     if not word.endswith(_STRONG) and is_placeholder(value):
@@ -268,10 +270,10 @@ def is_secret(found: NamedValue) -> bool:
     words = _PROSE.fullmatch(value) is not None
     if word.endswith(_STRONG):
         plain = found.quoted and " " not in value
-        return len(value) >= 4 and (not words or plain or found.shell)
+        return not words or plain or found.shell
     if words and (_VARIABLE.fullmatch(value) or ("." in value and not found.quoted)):
         return False
-    return len(value) >= (8 if found.quoted else 10) and entropy(value) >= (3.5 if words else 2.5)
+    return (found.quoted or len(value) >= 10) and entropy(value) >= (3.5 if words else 2.5)
 
 
 def is_placeholder(value: str) -> bool:

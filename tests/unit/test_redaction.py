@@ -382,7 +382,6 @@ def test_hostile_text_takes_linear_time(text: str) -> None:
     assert work_of(text) < 10 * work_of(quarter) + 0.05
 
 
-@pytest.mark.nightly  # it measures time, which a busy machine has its own of
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:24])
 def test_hostile_text_costs_little_more_than_ordinary_text(text: str) -> None:
     ordinary = ("the quick brown fox jumps over the lazy dog\n" * (len(text) // 44 + 1))[: len(text)]
