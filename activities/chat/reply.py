@@ -35,8 +35,6 @@ class ModelReply:
         request_id: The provider's id of this request, for its support; may be empty.
         partial: Whether the answer was cut off: more was to come, and its calls cannot be run.
         reasoning: What the model thought, as far as it can be read; it is no part of `text`.
-        think: What was cut out of the front of the content as reasoning, verbatim and with its tags, for models that
-            think in their text; empty for all others.
         extra: The fields that the provider added to the message, verbatim, as JSON: ``reasoning_content``,
             ``reasoning_details`` and the like. ``content`` is among them where it has parts that are no text.
     """
@@ -49,7 +47,6 @@ class ModelReply:
     request_id: str = ""
     partial: bool = False
     reasoning: str = ""
-    think: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -147,7 +144,6 @@ class ReplyBuilder:
             request_id=request_id,
             partial=finish.is_cut(self.finish),
             reasoning=thought,
-            think=self._think.cut_out,
             extra=self._fields(),
         )
 
