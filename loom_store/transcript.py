@@ -5,7 +5,7 @@ from typing import Any
 
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.messages import render
-from loom_dsl.agent.provider_fields import Given
+from loom_dsl.agent.provider_fields import ProviderFields
 from loom_store.transaction import Transaction
 
 IMAGE_TOKENS = 1_000
@@ -69,7 +69,7 @@ def sized(text: str, role: str) -> Message:
     return text, estimate_tokens(text) + 4, role
 
 
-def given_in(tx: Transaction, head: Mapping[str, Any]) -> Given | None:
+def given_in(tx: Transaction, head: Mapping[str, Any]) -> ProviderFields | None:
     """Give what the provider put into an answer beside the text and the calls; None where it was nothing."""
     name = (head.get(PRIVATE) or {}).get(GIVEN)
-    return Given.load(tx.get_blob(name)) if name else None
+    return ProviderFields.load(tx.get_blob(name)) if name else None

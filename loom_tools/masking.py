@@ -14,7 +14,7 @@ from typing import Any
 
 from loom_dsl.text.named_values import kubernetes_values, secret_values
 from loom_dsl.text.redaction import MASK, Masked, mask_known
-from loom_tools.secret_scanner import Found, SecretScanner
+from loom_tools.secret_scanner import SecretFinding, SecretScanner
 
 _SCANNER = SecretScanner()
 """One for the process: the rules are constants."""
@@ -95,13 +95,15 @@ def _beside(key: str, value: Any, known: Mapping[str, str] | None) -> Any:
 # What is found, from the left, and what comes in its place.
 
 
-def _found_in(text: str, changed: Sequence[int] | None) -> list[Found]:
+def _found_in(text: str, changed: Sequence[int] | None) -> list[SecretFinding]:
     """Give what is found, from the left; after the first round only where something is new."""
-    found = [Found(*match.span(), "private-key", 0) for match in _private_keys(text)]
+    found = [SecretFinding(*match.span(), "private-key", 0) for match in _private_keys(text)]
     for start, window in _windows(text):
         if changed is not None and not _any_within(changed, start, start + len(window)):
             continue
-        found += [Found(start + each.start, start + each.end, each.kind, each.rank) for each in _in_window(window)]
+        found += [
+            SecretFinding(start + each.start, start + each.end, each.kind, each.rank) for each in _in_window(window)
+        ]
     return sorted(found, key=lambda each: (each.start, each.rank))
 
 
@@ -127,15 +129,15 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
         start = max(start, end - 2 * _OVERLAP)
 
 
-def _in_window(text: str) -> Iterator[Found]:
+def _in_window(text: str) -> Iterator[SecretFinding]:
     yield from _SCANNER.find(text)
     for start, end in secret_values(text):
-        yield Found(start, end, "named", 2)
+        yield SecretFinding(start, end, "named", 2)
     for start, end in kubernetes_values(text):
-        yield Found(start, end, "named", 2)
+        yield SecretFinding(start, end, "named", 2)
 
 
-def _cover(text: str, found: Iterable[Found]) -> tuple[str, list[int]]:
+def _cover(text: str, found: Iterable[SecretFinding]) -> tuple[str, list[int]]:
     """Put masks in place of what was found: one for what overlaps, and none in place of a mask.
 
     Returns:
@@ -158,8 +160,8 @@ def _cover(text: str, found: Iterable[Found]) -> tuple[str, list[int]]:
     return "".join([*parts, text[done:]]), new
 
 
-def _merged(found: Iterable[Found]) -> Iterator[Found]:
-    last: Found | None = None
+def _merged(found: Iterable[SecretFinding]) -> Iterator[SecretFinding]:
+    last: SecretFinding | None = None
     for each in found:
         if last is not None and each.start < last.end:
             last = last._replace(end=max(last.end, each.end))

@@ -23,7 +23,7 @@ _ONE_LETTER = re.compile(r"(.)\1{7}")
 _NOT_IN_A_KIND = re.compile(r"[^a-z0-9]+")
 
 
-class Found(NamedTuple):
+class SecretFinding(NamedTuple):
     """What looks like a credential.
 
     Attributes:
@@ -60,7 +60,7 @@ class SecretScanner:
                 self._scanner = Scanner(Rules([_RULES], cache_dir=_cache_dir()))
             return self._scanner
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[SecretFinding]:
         """Give what looks like a credential in a text, in any order; what is found may overlap."""
         scanner = self._scanner or self.load()
         data = _readable(text)
@@ -71,7 +71,7 @@ class SecretScanner:
                 # Places are those of bytes.
                 first = start if len(data) == len(text) else len(data[:start].decode("utf-8", "replace"))
                 length = end - start if len(data) == len(text) else len(data[start:end].decode("utf-8", "replace"))
-                yield Found(
+                yield SecretFinding(
                     first, first + length, _kind(finding.rule_id), 0 if finding.rule_id.startswith(_OURS) else 1
                 )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from activities.chat.client import ChatEndpoint, OnText, chat_body, endpoint_from_environment
-from activities.chat.provider import Named, named
+from activities.chat.provider import NamedModel, named
 from activities.chat.reply import ModelReply
 from activities.chat.send_back import (
     STREAM_OPTIONS,
@@ -90,7 +90,7 @@ class Endpoints:
         for endpoint, _ in made.values():
             await endpoint.aclose()
 
-    def _read(self, switch: Callable[[Named, Mapping[str, str]], Told], model: str) -> Told:
+    def _read(self, switch: Callable[[NamedModel, Mapping[str, str]], Told], model: str) -> Told:
         try:
             return switch(named(model, self._environment), self._environment)
         except ConfigurationError as error:

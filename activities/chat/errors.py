@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.chat.said import Said, implied_status, read_error
+from activities.chat.said import ErrorText, implied_status, read_error
 from activities.chat.waits import asked_wait
 from loom_dsl.errors import (
     ContextLengthExceeded,
@@ -139,7 +139,7 @@ class _Refusal:
     body: object
     headers: Mapping[str, str]
     model: str
-    said: Said
+    said: ErrorText
     is_told: bool = True
     """Whether the provider told the status, be it in words."""
     is_http: bool = True

@@ -50,7 +50,7 @@ _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedModel:
     """The provider that a model's name means.
 
     Attributes:
@@ -112,7 +112,7 @@ def address(model: str, env: Mapping[str, str]) -> Address:
     return Address(model=place.model, base_url=place.base_url, api_key=key, key_name=key_name, url_name=url_name)
 
 
-def named(model: str, env: Mapping[str, str]) -> Named:
+def named(model: str, env: Mapping[str, str]) -> NamedModel:
     """Find which provider a model's name means, whether or not there is a key for it.
 
     Args:
@@ -133,7 +133,7 @@ def named(model: str, env: Mapping[str, str]) -> Named:
         )
     _checked(base_url, url_name)
     host = urlsplit(base_url).netloc.lower()
-    return Named(provider=provider, model=name, base_url=base_url.rstrip("/"), host=host)
+    return NamedModel(provider=provider, model=name, base_url=base_url.rstrip("/"), host=host)
 
 
 def _prefix(provider: str) -> str:

@@ -52,7 +52,7 @@ _IN_WORDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ErrorText:
     """What an error says.
 
     Attributes:
@@ -75,12 +75,12 @@ class Said:
         return f"{self.codes} {self.message} {self.details}"
 
 
-def read_error(body: object) -> Said:
+def read_error(body: object) -> ErrorText:
     """Read the body of an error: its JSON, or its text."""
     if isinstance(body, str):
         body = _parsed(body)
     if isinstance(body, str) or body is None:
-        return Said(codes="", message=body or "", status=None)
+        return ErrorText(codes="", message=body or "", status=None)
     levels = list(_levels(body))
     message = next((text for level in levels for text in _messages(level)), "")
     codes = " ".join(dict.fromkeys(word for level in levels for word in _codes(level)))
@@ -90,7 +90,7 @@ def read_error(body: object) -> Said:
         inner = read_error(raw)
         codes, message = f"{codes} {inner.codes}", f"{message}: {inner.message}" if inner.message else message
     status = next((number for number in numbers if 400 <= number < 600), None)
-    return Said(
+    return ErrorText(
         codes=codes,
         message=message,
         status=status if status is not None else _minimax(levels),
@@ -99,7 +99,7 @@ def read_error(body: object) -> Said:
     )
 
 
-def implied_status(said: Said) -> int | None:
+def implied_status(said: ErrorText) -> int | None:
     """Return the HTTP status that an error without one means; None when nothing tells."""
     if said.status is not None:
         return said.status

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from activities.chat.provider import Named
+from activities.chat.provider import NamedModel
 from loom_dsl.agent.provider_fields import SendBack, sent_names, without_names
 from loom_dsl.errors import ConfigurationError
 
@@ -58,7 +58,7 @@ _WANTS = re.compile(r"must be (?:passed|provided|included|sent|set|present)|miss
 """A refusal in these words is for the lack of a field."""
 
 
-def send_back(place: Named, env: Mapping[str, str], refused: frozenset[str] = frozenset()) -> SendBack:
+def send_back(place: NamedModel, env: Mapping[str, str], refused: frozenset[str] = frozenset()) -> SendBack:
     """Say what a model's provider is sent of the fields that it gave.
 
     Args:
@@ -84,7 +84,7 @@ def send_back(place: Named, env: Mapping[str, str], refused: frozenset[str] = fr
     )
 
 
-def asks_for_usage(place: Named, env: Mapping[str, str]) -> bool:
+def asks_for_usage(place: NamedModel, env: Mapping[str, str]) -> bool:
     """Whether requests to a model have ``stream_options``; ``NAME_STREAM_OPTIONS`` is ``on`` or ``off``.
 
     Raises:
@@ -94,7 +94,7 @@ def asks_for_usage(place: Named, env: Mapping[str, str]) -> bool:
     return _rule(place).stream_options if told is None else told
 
 
-def writes_thoughts(place: Named, env: Mapping[str, str]) -> bool | None:
+def writes_thoughts(place: NamedModel, env: Mapping[str, str]) -> bool | None:
     """Whether a provider's models write their reasoning into their text; ``NAME_THINK_TAGS`` is ``on`` or ``off``.
 
     Returns:
@@ -122,7 +122,7 @@ def switch(env: Mapping[str, str], name: str) -> bool | None:
     return None
 
 
-def variable(place: Named, what: str) -> str:
+def variable(place: NamedModel, what: str) -> str:
     """Name the variable of a provider that says something about it."""
     return f"{place.prefix}_{what}"
 
@@ -155,5 +155,5 @@ def _request(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _rule(place: Named) -> _Rule:
+def _rule(place: NamedModel) -> _Rule:
     return next((rule for host, rule in _RULES.items() if place.host == host), _DEFAULT)

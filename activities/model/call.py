@@ -24,7 +24,7 @@ from activities.record.transcript import MASKED, WASTED, Transcript
 from loom_dsl.agent.context import estimate_tokens
 from loom_dsl.agent.finish import FILTERED, LENGTH, STOP, TOOL_CALLS, is_known
 from loom_dsl.agent.messages import render
-from loom_dsl.agent.provider_fields import Given, given_fields
+from loom_dsl.agent.provider_fields import ProviderFields, given_fields
 from loom_dsl.errors import Aborted, ModelProtocolError, ModelRequestRefused, StoreError
 from loom_dsl.observe.events import EventType
 from loom_dsl.text.redaction import MaskedStream, mask_known
@@ -146,7 +146,7 @@ class ModelCall:
         specs, agent = await self._specs(facts, context.get(KEPT)), facts.agent
         return self._endpoints.body(agent.model, texts, tools_json=specs, parameters=agent.parameters)
 
-    def _given(self, model: str, reply: ModelReply) -> Given | None:
+    def _given(self, model: str, reply: ModelReply) -> ProviderFields | None:
         """What the provider gave beside the text and the calls."""
         to = self._endpoints.send_back(model)
         assert to is not None  # it has just been asked
@@ -209,7 +209,7 @@ def _head(
     return {**head, "tool_calls": calls} if calls else head
 
 
-def _with_given(tx: Transaction, head: dict[str, Any], given: Given | None) -> dict[str, Any]:
+def _with_given(tx: Transaction, head: dict[str, Any], given: ProviderFields | None) -> dict[str, Any]:
     if given is None:
         return head
     return {**head, PRIVATE: {**head[PRIVATE], GIVEN: tx.put_blob(given.dump())}}
@@ -250,7 +250,7 @@ def _finish(
     deltas: Deltas,
     warning: dict[str, str] | None,
     took: int,
-) -> tuple[int, dict[str, Any], str | None, Given | None]:
+) -> tuple[int, dict[str, Any], str | None, ProviderFields | None]:
     """Store the answer once. Where an attempt that was taken for lost stored its own first, that one counts."""
     if not deltas.flush(tx, last=True):
         raise Aborted("a newer attempt of this model call is running")

@@ -9,7 +9,7 @@ from typing import Any
 
 from activities.record.job_store import Conversation
 from loom_dsl.agent.messages import render
-from loom_dsl.agent.provider_fields import Given, SendBack
+from loom_dsl.agent.provider_fields import ProviderFields, SendBack
 from loom_dsl.agent.turn import Usage
 from loom_dsl.tools.context import Image, ToolOutput
 from loom_store.rows import Entry
@@ -57,7 +57,7 @@ class _Kept:
     """A message as every model may read it, and what its provider gave with it."""
 
     message: Message
-    given: Given | None = None
+    given: ProviderFields | None = None
 
     @property
     def size(self) -> int:
@@ -100,7 +100,12 @@ class Transcript:
         return [self._as_sent((number, seq, to), found[seq]) for seq in range(end)]
 
     def add(
-        self, session: Conversation, seq: int, head: dict[str, Any], content: str | None, given: Given | None = None
+        self,
+        session: Conversation,
+        seq: int,
+        head: dict[str, Any],
+        content: str | None,
+        given: ProviderFields | None = None,
     ) -> None:
         """Keep an entry that was just stored, so that it need not be read again."""
         if images_in(head):

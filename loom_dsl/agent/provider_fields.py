@@ -21,7 +21,7 @@ _READABLE = frozenset({"reasoning", "reasoning_content", "reasoning_text", "thin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ProviderFields:
     """What a provider put into an answer beside the text and the calls.
 
     Attributes:
@@ -50,7 +50,7 @@ class Given:
         return json.dumps(data, separators=(",", ":")).encode()
 
     @classmethod
-    def load(cls, data: bytes) -> "Given":
+    def load(cls, data: bytes) -> "ProviderFields":
         """Read what `dump` wrote."""
         kept = json.loads(data)
         return cls(**{**kept, "calls": tuple(kept["calls"])})
@@ -58,7 +58,7 @@ class Given:
 
 def given_fields(
     *, by: str, model: str, message: Fields, calls: Iterable[Fields], reasoning: str, secrets: Mapping[str, str]
-) -> Given | None:
+) -> ProviderFields | None:
     """Choose what of an answer's fields is kept; None where there is nothing.
 
     Known secrets are masked in text that is made for reading. Anything else in which one stands is left out, because a
@@ -68,7 +68,7 @@ def given_fields(
     if not kept and not any(kept_calls) and not reasoning:
         return None
     reasoning = mask_known(reasoning, secrets)
-    return Given(by=by, model=model, message=kept, calls=tuple(kept_calls), reasoning=reasoning)
+    return ProviderFields(by=by, model=model, message=kept, calls=tuple(kept_calls), reasoning=reasoning)
 
 
 def _kept(fields: Fields, own: frozenset[str], secrets: Mapping[str, str]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class SendBack:
     """What a model's provider is sent of the fields that it gave.
 
     Attributes:
-        by: The provider, as `Given.by` names it.
+        by: The provider, as `ProviderFields.by` names it.
         model: The model that is asked, by the provider's name for it.
         names: Only these fields; None for all.
         without: Fields that the provider has refused.
@@ -120,11 +120,11 @@ class SendBack:
         """Whether also messages of others are changed."""
         return bool(self.message_fill or self.call_fill)
 
-    def takes(self, given: Given | None) -> bool:
+    def takes(self, given: ProviderFields | None) -> bool:
         """Whether this provider and model gave the fields."""
         return given is not None and (given.by, given.model) == (self.by, self.model)
 
-    def message(self, message: Fields, given: Given | None) -> dict[str, Any]:
+    def message(self, message: Fields, given: ProviderFields | None) -> dict[str, Any]:
         """Write a message as the provider gets it back.
 
         Args:

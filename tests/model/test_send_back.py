@@ -12,7 +12,7 @@ from activities.chat.provider import named
 from activities.chat.send_back import refused_fields, send_back, without_fields
 from loom_cli.dev.fake_model.app import FakeModel
 from loom_cli.dev.fake_model.server import running
-from loom_dsl.agent.provider_fields import Given, SendBack, given_fields
+from loom_dsl.agent.provider_fields import ProviderFields, SendBack, given_fields
 from loom_dsl.errors import ModelAccessRefused
 from loom_dsl.simulation.script import Script
 
@@ -23,12 +23,14 @@ DETAILS = [{"type": "reasoning.encrypted", "data": "AAA=", "index": 0}]
 DUMMY = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 
 
-def kept(message: Mapping[str, Any] = {}, *calls: Mapping[str, Any], reasoning: str = "") -> Given | None:
+def kept(message: Mapping[str, Any] = {}, *calls: Mapping[str, Any], reasoning: str = "") -> ProviderFields | None:
     return given_fields(by="p@h", model="m", message=message, calls=calls, reasoning=reasoning, secrets=SECRETS)
 
 
-def given(message: Mapping[str, Any] = {}, *calls: Mapping[str, Any], by: str = "p@h", model: str = "m") -> Given:
-    return Given(by=by, model=model, message=message, calls=calls)
+def given(
+    message: Mapping[str, Any] = {}, *calls: Mapping[str, Any], by: str = "p@h", model: str = "m"
+) -> ProviderFields:
+    return ProviderFields(by=by, model=model, message=message, calls=calls)
 
 
 def assistant(*ids: str, text: str | None = None) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def test_reasoning_for_people_is_masked() -> None:
 @pytest.mark.parametrize("text", ["plain", "é\u2028\U0001f600", "\ud800 alone", 'quote " \\ \u0000'])
 def test_what_was_given_comes_back_from_the_store_as_it_was(text: str) -> None:
     one = given({"reasoning_content": text, "n": 12345678901234567890, "f": 1e-7}, SIGNED, {})
-    assert Given.load(one.dump()) == one
+    assert ProviderFields.load(one.dump()) == one
 
 
 TO = SendBack(by="p@h", model="m")
@@ -114,7 +116,7 @@ OWN = given({"reasoning_content": "r"}, SIGNED, {})
     ],
 )
 def test_fields_go_back_to_the_provider_and_model_that_gave_them_and_to_no_other(
-    to: SendBack, one: Given | None, message: dict[str, Any], calls: list[dict[str, Any]]
+    to: SendBack, one: ProviderFields | None, message: dict[str, Any], calls: list[dict[str, Any]]
 ) -> None:
     plain = assistant("1", "2")
     told = [{**call, **more} for call, more in zip(plain["tool_calls"], calls, strict=True)]

@@ -12,11 +12,7 @@ PACKAGES = (
 TWICE = {
     "Approval": "a kind of node in documents, and the name on the wire of the gateway's document",
     "ApprovalRecord": "what a token keeps of a question, and what the client gives of it",
-    "Found": "what a scanner finds in a text, and a decision that waits with what was found of it",
-    "Given": "a provider's own fields of an answer, and what a scenario gives",
     "Job": "a handle in a client's program, and the name on the wire of the gateway's document",
-    "Named": "a model's place by its name, and a protected file by its name",
-    "Said": "what a provider's error says, and what is said of one",
     "Usage": "what an endpoint says, and what a turn sums up",
 }
 """Names that two modules define, and why both are right."""
